@@ -13,7 +13,7 @@ use crate::object::device::{
     DeviceDecision, DeviceKind, DeviceObject, EXTENDED_RESOURCE_CLAIM_ANNOTATION, POD_CLAIM_NAME_ANNOTATION,
     POD_GROUP_CLAIM_NAME_ANNOTATION,
 };
-use crate::object::group::TopologyLevel;
+use crate::object::group::{GroupPart, TopologyLevel};
 use crate::object::placement::CONDITION_TYPES;
 use crate::object::volume::{
     BIND_COMPLETED_ANNOTATION, BOUND_BY_CONTROLLER_ANNOTATION, MIGRATED_PLUGINS_ANNOTATION,
@@ -301,6 +301,9 @@ pub struct RecordedGroup {
     /// The topologies whose domains the members share, the coarsest first, with the domain of members that are running.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<(TopologyLevel, Option<String>)>,
+    /// The groups that it consists of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub composite: Option<GroupPart>,
 }
 
 /// The result for a group.

@@ -236,6 +236,10 @@ resources! {
 pub const COSCHEDULING_POD_GROUPS: Resource =
     version("v1alpha1", resource("scheduling.x-k8s.io", "PodGroup", "podgroups"));
 
+/// `scheduling.k8s.io/v1alpha3` CompositePodGroup, which API servers of Kubernetes 1.37 serve if it is enabled.
+pub const COMPOSITE_POD_GROUPS: Resource =
+    version("v1alpha3", resource("scheduling.k8s.io", "CompositePodGroup", "compositepodgroups"));
+
 /// `resource.k8s.io/v1beta2` DeviceTaintRule, which API servers serve only if it is enabled.
 pub const DEVICE_TAINT_RULES: Resource =
     cluster_scoped(version("v1beta2", resource("resource.k8s.io", "DeviceTaintRule", "devicetaintrules")));

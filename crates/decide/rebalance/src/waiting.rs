@@ -76,7 +76,7 @@ impl Unit<'_> {
         let Some(min) = *min else { return unplaced() };
         let members: Vec<_> = self.pods.iter().map(|(_, pod)| pod.clone()).collect();
         let levels: Vec<_> = levels.iter().map(GroupLevel::from).collect();
-        match cluster.place_group(&Group { members: &members, min, levels: &levels }) {
+        match cluster.place_group(&Group { members: &members, min, levels: &levels, composite: None }) {
             GroupOutcome::Placed { members, .. } => members,
             GroupOutcome::Unplaced(_) => unplaced(),
         }

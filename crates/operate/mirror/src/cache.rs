@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use berth_api::journal::GroupClaims;
 use berth_api::object::device::DeviceKind;
 use berth_api::object::group::{
-    GroupKey, GroupKind, GroupOwner, GroupWorkload, PodGroup, members_of_job, members_of_workload, n_replicas,
+    CompositePodGroup, GroupKey, GroupKind, GroupOwner, GroupWorkload, PodGroup, members_of_job,
+    members_of_workload, n_replicas,
 };
 use berth_api::object::{
     Job, Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
@@ -39,6 +40,7 @@ pub(crate) struct CacheSync {
     jobs: Entries<Fingerprint>,
     budgets: Entries<Fingerprint>,
     pod_groups: BTreeMap<GroupKind, Entries<Fingerprint>>,
+    composite_groups: Entries<Fingerprint>,
     workload_entries: Entries<Fingerprint>,
     pub(crate) workloads: Workloads,
     pub(crate) devices: BTreeMap<DeviceKind, Entries<Fingerprint>>,
@@ -218,6 +220,24 @@ impl CacheSync {
                 set_group(cluster, key, Some(group), changes);
             }
             Sync::Unset(name) => set_group(cluster, GroupKey { kind, name }, None, changes),
+        });
+    }
+
+    /// CompositePodGroups are not part of the engine's state: they are an argument of decisions.
+    pub(crate) fn apply_composite_group(
+        &mut self,
+        event: StreamEvent<CompositePodGroup>,
+        changes: &mut Vec<Change>,
+    ) {
+        let fingerprints = &self.fingerprints;
+        let fingerprint = |group: &CompositePodGroup| fingerprints.of(&group.metadata.resource_version);
+        self.composite_groups.apply(event, fingerprint, |sync| {
+            changes.push(match sync {
+                Sync::Set(group) => {
+                    Change::CompositePodGroup(group.metadata.namespaced_name(), Some(group.into()))
+                }
+                Sync::Unset(name) => Change::CompositePodGroup(name, None),
+            });
         });
     }
 

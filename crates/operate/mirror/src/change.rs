@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_api::object::group::{GroupKey, PodGroup};
+use berth_api::object::group::{CompositePodGroup, GroupKey, PodGroup};
 use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget};
 use berth_client::WatchFailure;
 
@@ -47,6 +47,8 @@ pub enum Change {
     PodGroupApplied(GroupKey, Box<PodGroup>),
     /// A PodGroup was deleted.
     PodGroupDeleted(GroupKey),
+    /// A CompositePodGroup was added or changed; none: it was deleted.
+    CompositePodGroup(NamespacedName, Option<Box<CompositePodGroup>>),
     /// An owner of pods was added or deleted, or the number of pods that it has at one time changed.
     GroupOwnerChanged(GroupKey, Option<usize>),
     /// A claim was added or changed.

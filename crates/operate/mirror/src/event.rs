@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::device::DeviceKind;
-use berth_api::object::group::{GroupKind, GroupOwner, GroupWorkload, PodGroup};
+use berth_api::object::group::{CompositePodGroup, GroupKind, GroupOwner, GroupWorkload, PodGroup};
 use berth_api::object::{
     Job, Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind, Workload,
 };
@@ -31,6 +31,7 @@ pub(crate) enum Payload {
     /// With the generation of the watch, for claims.
     Device(DeviceKind, u32, StreamEvent<DeviceEntry>),
     PodGroup(GroupKind, StreamEvent<PodGroup>),
+    CompositePodGroup(StreamEvent<CompositePodGroup>),
     Workload(StreamEvent<GroupWorkload>),
     Volume(VolumeKind, StreamEvent<VolumeEntry>),
     /// With the number of the drift check.
@@ -78,6 +79,7 @@ impl Payload {
             Payload::Budget(event) => edge(Source::Budgets, event),
             Payload::Device(kind, _, event) => edge(Source::Devices(*kind), event),
             Payload::PodGroup(kind, event) => edge(Source::PodGroups(*kind), event),
+            Payload::CompositePodGroup(event) => edge(Source::CompositePodGroups, event),
             Payload::Workload(event) => edge(Source::Workloads, event),
             Payload::Volume(kind, event) => edge(Source::Volumes(*kind), event),
             Payload::Check(..) => None,

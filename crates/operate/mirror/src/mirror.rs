@@ -66,7 +66,7 @@ impl MirrorOptions {
 pub struct Mirror {
     options: MirrorOptions,
     watches: Watches,
-    watches_jobs: bool,
+    watched_also: BTreeSet<Source>,
     cache: CacheSync,
     /// Sources whose list is not complete.
     pending: BTreeSet<Source>,
@@ -107,7 +107,7 @@ impl Mirror {
         let watches = Watches { client, options: watch_options, events };
         let mut mirror = Mirror {
             watches,
-            watches_jobs: false,
+            watched_also: BTreeSet::new(),
             cache: CacheSync::default(),
             pending: options.sources.iter().copied().collect(),
             forbidden: BTreeMap::new(),
@@ -128,10 +128,10 @@ impl Mirror {
         (mirror, receiver)
     }
 
-    /// Watches Jobs from now on: their pods are groups.
-    pub fn watch_jobs(&mut self) {
-        if !std::mem::replace(&mut self.watches_jobs, true) {
-            self.watches.start(Source::Jobs);
+    /// Watches another source from now on: Jobs whose pods are groups, or CompositePodGroups.
+    pub fn watch_also(&mut self, source: Source) {
+        if self.watched_also.insert(source) {
+            self.watches.start(source);
         }
     }
 
@@ -268,6 +268,7 @@ impl Mirror {
             Payload::Budget(event) => cache.apply_budget(event, &mut changes),
             Payload::Device(kind, _, event) => cache.apply_device(cluster, kind, event, &mut changes),
             Payload::PodGroup(kind, event) => cache.apply_pod_group(cluster, kind, event, &mut changes),
+            Payload::CompositePodGroup(event) => cache.apply_composite_group(event, &mut changes),
             Payload::Workload(event) => cache.apply_workload(cluster, event, &mut changes),
             Payload::Volume(kind, event) => cache.apply_volume(cluster, kind, event, &mut changes),
             Payload::Check(number, object) if number == self.check.number => {

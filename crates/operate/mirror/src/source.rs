@@ -6,8 +6,8 @@ use berth_api::object::group::{GroupKey, GroupKind, GroupOwner};
 use berth_api::object::volume::Volume;
 use berth_api::object::{Pod, PodSpec, TopologySpreadConstraint, VolumeKind};
 use berth_api::resource::{
-    JOBS, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
-    Resource, SERVICES, STATEFUL_SETS, WORKLOADS,
+    COMPOSITE_POD_GROUPS, JOBS, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, REPLICA_SETS,
+    REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS, WORKLOADS,
 };
 use berth_engine::Cluster;
 
@@ -87,6 +87,8 @@ pub enum Source {
     Devices(DeviceKind),
     /// `podgroups` of an API group.
     PodGroups(GroupKind),
+    /// `compositepodgroups`; only if PodGroups belong to some.
+    CompositePodGroups,
     /// `workloads`, templates of PodGroups.
     Workloads,
     /// Objects that decide where pods with volumes may run.
@@ -94,7 +96,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// All sources but Jobs.
+    /// All sources but Jobs and CompositePodGroups.
     pub const ALL: &'static [Source] = &[
         Source::Nodes,
         Source::Pods,
@@ -146,6 +148,7 @@ impl Source {
             Source::Devices(DeviceKind::DeviceClass) => needs.device_classes,
             Source::Devices(_) => needs.devices,
             Source::PodGroups(kind) => needs.group == Some(kind),
+            Source::CompositePodGroups => false,
             Source::Workloads => needs.group == Some(GroupKind::Workload),
             Source::Budgets => false,
         }
@@ -169,6 +172,7 @@ impl Source {
             Source::Budgets => POD_DISRUPTION_BUDGETS,
             Source::Devices(kind) => kind.resource(),
             Source::PodGroups(kind) => kind.resource().unwrap_or(POD_GROUPS),
+            Source::CompositePodGroups => COMPOSITE_POD_GROUPS,
             Source::Workloads => WORKLOADS,
             Source::Volumes(kind) => kind.resource(),
         }

@@ -45,6 +45,7 @@ impl Watches {
             Source::Budgets => self.watch(source, Payload::Budget),
             Source::Devices(kind) => self.start_devices(kind, 0),
             Source::PodGroups(kind) => self.watch(source, move |e| Payload::PodGroup(kind, e)),
+            Source::CompositePodGroups => self.watch(source, Payload::CompositePodGroup),
             Source::Workloads => self.watch(source, Payload::Workload),
             Source::Volumes(kind) => self.watch(source, move |e| Payload::Volume(kind, entry(kind, e))),
         };

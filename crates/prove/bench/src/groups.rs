@@ -98,7 +98,7 @@ pub fn run(groups: Groups, progress: &mut dyn FnMut(usize)) -> GroupsReport {
     let (mut n_placed, mut n_broken) = (0, 0);
     for group in 0..n_groups {
         let members: Vec<PreparedPod> = (0..n_members).map(|i| cluster.prepare(&pod(group, i))).collect();
-        let gang = Group { members: &members, min: n_members, levels: &levels };
+        let gang = Group { members: &members, min: n_members, levels: &levels, composite: None };
         let (outcome, duration) = timed(|| cluster.place_group(&gang));
         samples.add(duration);
         let nodes: Vec<usize> = match &outcome {

@@ -1,4 +1,4 @@
-//! `--feature-gates`: the gates of kube-scheduler 1.36, and those that change what Berth does.
+//! `--feature-gates`: the gates of kube-scheduler 1.36, those of 1.37 that concern pod groups, and those that change what Berth does.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ const TABLE: &str = include_str!("gates.txt");
 
 const HONOURED: &str = "honoured";
 
-/// A feature gate of kube-scheduler 1.36.
+/// A feature gate of kube-scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGate {
     /// Its name.
@@ -119,6 +119,10 @@ pub struct FeatureGates {
     pub workload_with_job: bool,
     /// The pods of a PodGroup share its claims of devices (enhancement 5729).
     pub dra_workload_resource_claims: bool,
+    /// PodGroups belong to CompositePodGroups (enhancement 6012, Kubernetes 1.37).
+    pub composite_pod_group: bool,
+    /// `spec.preemptionPolicy` of PodGroups counts (Kubernetes 1.37).
+    pub pod_group_preemption_policy: bool,
     /// Devices take allocatable resources of their node (enhancement 5517).
     pub dra_node_allocatable_resources: bool,
 }
@@ -153,7 +157,7 @@ impl FeatureGates {
         self.fields().into_iter().filter(|(_, is_on)| **is_on).map(|(name, _)| name).collect()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut bool); 7] {
+    fn fields(&mut self) -> [(&'static str, &mut bool); 9] {
         [
             ("TaintTolerationComparisonOperators", &mut self.taint_toleration_comparison_operators),
             ("StorageCapacityScoring", &mut self.storage_capacity_scoring),
@@ -161,6 +165,8 @@ impl FeatureGates {
             ("MutablePVNodeAffinity", &mut self.mutable_pv_node_affinity),
             ("WorkloadWithJob", &mut self.workload_with_job),
             ("DRAWorkloadResourceClaims", &mut self.dra_workload_resource_claims),
+            ("CompositePodGroup", &mut self.composite_pod_group),
+            ("PodGroupPreemptionPolicy", &mut self.pod_group_preemption_policy),
             ("DRANodeAllocatableResources", &mut self.dra_node_allocatable_resources),
         ]
     }

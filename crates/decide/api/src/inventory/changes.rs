@@ -40,6 +40,7 @@ impl Inventory {
             Kind::PodGroup | Kind::CoschedulingPodGroup | Kind::GroupWorkload => {
                 remove(&mut self.pod_groups, order)
             }
+            Kind::CompositePodGroup => remove(&mut self.composite_pod_groups, order),
             Kind::PodDisruptionBudget => remove(&mut self.pod_disruption_budgets, order),
             Kind::Volume(_) => remove(&mut self.volume_objects, order),
             Kind::Device(_) => remove(&mut self.device_objects, order),

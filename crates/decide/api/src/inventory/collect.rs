@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::entry::{Entry, InputError, NOT_AN_OBJECT};
 use super::workload::{Workload, WorkloadSpec};
 use crate::object::device::ResourceClaimStatus;
-use crate::object::group::{GroupWorkload, PodGroup};
+use crate::object::group::{CompositePodGroup, GroupWorkload, PodGroup};
 use crate::object::{
     CronJob, DeviceClass, DeviceObject, Job, Monitor, Namespace, NetworkPolicy, Node, NodeStatus, ObjectMeta,
     Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, RuntimeClass,
@@ -55,6 +55,8 @@ pub struct Inventory {
     pub pod_disruption_budgets: Vec<Entry<PodDisruptionBudget>>,
     /// Pod groups of both API groups.
     pub pod_groups: Vec<Entry<PodGroup>>,
+    /// CompositePodGroups.
+    pub composite_pod_groups: Vec<Entry<CompositePodGroup>>,
     /// Placement policies of both kinds.
     pub placement_policies: Vec<Entry<PlacementPolicy>>,
     /// Objects that decide where pods with volumes may run.
@@ -158,6 +160,7 @@ impl Inventory {
             let kind = if o.controller.is_some() { "Workload" } else { "PodGroup" };
             (Kind::of(&o.api_version, kind).unwrap_or(Kind::PodGroup), &o.metadata)
         });
+        index.add(&mut self.composite_pod_groups, |o| (Kind::CompositePodGroup, &o.metadata));
         index.add(&mut self.placement_policies, |o| match o.is_cluster_scoped() {
             true => (Kind::ClusterPlacementPolicy, &o.metadata),
             false => (Kind::PlacementPolicy, &o.metadata),
@@ -237,6 +240,10 @@ impl Inventory {
             Kind::PodGroup | Kind::CoschedulingPodGroup => {
                 let entry = self.take(kind, manifest, |o: &mut PodGroup| &mut o.metadata)?;
                 put(&mut self.pod_groups, entry);
+            }
+            Kind::CompositePodGroup => {
+                let entry = self.take(kind, manifest, |o: &mut CompositePodGroup| &mut o.metadata)?;
+                put(&mut self.composite_pod_groups, entry);
             }
             Kind::GroupWorkload => {
                 let entry = self.take(kind, manifest, |o: &mut GroupWorkload| &mut o.metadata)?;

@@ -43,6 +43,8 @@ pub enum Kind {
     PodGroup,
     /// `scheduling.k8s.io` Workload.
     GroupWorkload,
+    /// `scheduling.k8s.io` CompositePodGroup.
+    CompositePodGroup,
     /// `scheduling.x-k8s.io` PodGroup.
     CoschedulingPodGroup,
     /// `policy` PodDisruptionBudget.
@@ -83,6 +85,7 @@ impl Kind {
             ("node.k8s.io", "RuntimeClass") => Kind::RuntimeClass,
             (SCHEDULING_GROUP, "PodGroup") => Kind::PodGroup,
             (SCHEDULING_GROUP, "Workload") => Kind::GroupWorkload,
+            (SCHEDULING_GROUP, "CompositePodGroup") => Kind::CompositePodGroup,
             (COSCHEDULING_GROUP, "PodGroup") => Kind::CoschedulingPodGroup,
             ("policy", "PodDisruptionBudget") => Kind::PodDisruptionBudget,
             ("resource.k8s.io", "ResourceSlice") => Kind::Device(DeviceKind::ResourceSlice),
@@ -154,6 +157,7 @@ impl Kind {
             Kind::RuntimeClass => resource::RUNTIME_CLASSES,
             Kind::PodGroup => resource::POD_GROUPS,
             Kind::GroupWorkload => resource::WORKLOADS,
+            Kind::CompositePodGroup => resource::COMPOSITE_POD_GROUPS,
             Kind::CoschedulingPodGroup => resource::COSCHEDULING_POD_GROUPS,
             Kind::PodDisruptionBudget => resource::POD_DISRUPTION_BUDGETS,
             Kind::PlacementPolicy => resource::PLACEMENT_POLICIES,

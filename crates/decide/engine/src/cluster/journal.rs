@@ -55,6 +55,7 @@ impl Cluster {
             pods: group.members.iter().map(|pod| self.name_of(pod)).collect(),
             min: group.min,
             levels: group.levels.iter().map(level).collect(),
+            composite: group.composite.cloned(),
         })
     }
 

@@ -13,6 +13,7 @@
 
 mod alike;
 mod choices;
+mod composite;
 mod domain;
 mod member;
 mod preemption;
@@ -22,7 +23,7 @@ mod topology;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use berth_api::object::group::TopologyLevel;
+use berth_api::object::group::{GroupPart, TopologyLevel};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::preemption::GroupVictims;
@@ -54,6 +55,8 @@ pub struct Group<'a> {
     pub min: usize,
     /// The topologies whose domains the members share, the coarsest first.
     pub levels: &'a [GroupLevel<'a>],
+    /// The groups that it consists of, with their members by index; none for a group of pods.
+    pub composite: Option<&'a GroupPart>,
 }
 
 /// A topology whose domains the members of a group share.
@@ -122,7 +125,9 @@ impl MemberFailure {
     pub fn message(&self, group: &Group<'_>) -> String {
         let name = group.members.get(self.member).map_or("", PreparedPod::name);
         let domain = self.domain.as_ref().map(|domain| format!(" in {domain}")).unwrap_or_default();
-        let (n, min, why) = (group.members.len(), group.min, self.outcome.message());
+        let leaf = group.composite.and_then(|root| composite::leaf_of(root, self.member));
+        let (n, min) = leaf.map_or((group.members.len(), group.min), |leaf| (leaf.members.len(), leaf.min));
+        let why = self.outcome.message();
         let message =
             format!("{} of {n} pods fit{domain}, {min} have to; pod {name} does not: {why}", self.n_placed);
         match self.is_cut {
@@ -147,6 +152,9 @@ pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
     let Some(first) = order.first().map(|i| &group.members[*i]) else {
         return GroupOutcome::Placed { domain: None, members: Vec::new() };
     };
+    if let Some(root) = group.composite {
+        return decide_composite(by, group, root, &order);
+    }
     let mutual = match group.levels {
         [] => mutual_domains(&by, group, first),
         _ => Vec::new(),
@@ -169,6 +177,29 @@ pub(crate) fn decide(mut by: Deciding<'_>, group: &Group<'_>) -> GroupOutcome {
         };
         let outcome = Outcome::Unschedulable { message, plugins: Vec::new() };
         MemberFailure::alone(order[0], outcome)
+    });
+    GroupOutcome::Unplaced(MemberFailure { is_cut, ..failure })
+}
+
+/// Decides where the members of a group of groups go.
+fn decide_composite(
+    mut by: Deciding<'_>,
+    group: &Group<'_>,
+    root: &GroupPart,
+    order: &[usize],
+) -> GroupOutcome {
+    let mut placing = Placing::new(&mut by, group);
+    if let Some(placed) = placing.place_hierarchy(root, order) {
+        let message = "its group is placed without it".to_owned();
+        let unplaced = Outcome::Unschedulable { message, plugins: Vec::new() };
+        let mut members = vec![unplaced; group.members.len()];
+        placed.outcomes.into_iter().for_each(|(i, outcome)| members[i] = outcome);
+        return GroupOutcome::Placed { domain: placed.domain, members };
+    }
+    let is_cut = placing.is_cut;
+    let failure = placing.furthest().unwrap_or_else(|| {
+        let message = format!("{} of its groups have to have their pods and their domains", root.min);
+        MemberFailure::alone(order[0], Outcome::Unschedulable { message, plugins: Vec::new() })
     });
     GroupOutcome::Unplaced(MemberFailure { is_cut, ..failure })
 }

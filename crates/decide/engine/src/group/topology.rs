@@ -301,13 +301,17 @@ impl<'a, 'b> Placing<'a, 'b> {
     }
 
     fn assign(&mut self, part: &Candidate, on: bool) {
-        for (i, outcome) in &part.found.outcomes {
+        self.assign_all(&part.found.outcomes, on);
+    }
+
+    pub(super) fn assign_all(&mut self, outcomes: &[(usize, Outcome)], on: bool) {
+        for (i, outcome) in outcomes {
             self.by.assign(&self.group.members[*i], outcome, on);
         }
     }
 
     /// The domains of a level by name, with their nodes.
-    fn domains(&mut self, level: &GroupLevel<'a>, within: &Domain) -> Vec<Domain> {
+    pub(super) fn domains(&mut self, level: &GroupLevel<'a>, within: &Domain) -> Vec<Domain> {
         let (key, scorer) = (&level.rule.key, self.scorer.as_ref());
         match within.nodes {
             None => self.by.domains.domains(self.by.state, key, scorer),

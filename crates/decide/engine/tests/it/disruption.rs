@@ -152,7 +152,9 @@ fn a_group_preempts_a_whole_group_and_spares_what_it_need_not_evict() {
     let mut cluster = cluster(&world, Settings::default());
     cluster.set_group(&key("g"), WHOLE);
     let members: Vec<PreparedPod> = waiting(&world).iter().map(|pod| cluster.prepare(pod)).collect();
-    let found = cluster.preempt_group(&Group { members: &members, min: 2, levels: &[] }, &[]).unwrap();
+    let found = cluster
+        .preempt_group(&Group { members: &members, min: 2, levels: &[], composite: None }, &[])
+        .unwrap();
     let names: Vec<_> = found.victims.iter().map(NamespacedName::name).collect();
     assert_eq!(names, ["g1", "g2"]);
 }

@@ -25,7 +25,7 @@ fn nodes(text: &str, min: usize, levels: &[TopologyLevel]) -> Option<Vec<String>
     let mut cluster = cluster(&world, Settings::default());
     let members: Vec<PreparedPod> = waiting(&world).iter().map(|pod| cluster.prepare(pod)).collect();
     let levels: Vec<_> = levels.iter().map(|rule| GroupLevel { rule, value: None }).collect();
-    match cluster.place_group(&Group { members: &members, min, levels: &levels }) {
+    match cluster.place_group(&Group { members: &members, min, levels: &levels, composite: None }) {
         GroupOutcome::Placed { members, .. } => {
             Some(members.iter().map(|outcome| outcome.node().unwrap_or("-").to_owned()).collect())
         }
@@ -97,7 +97,7 @@ fn the_message_names_the_domain_that_takes_most_members() {
     let mut cluster = cluster(&world, Settings::default());
     let members: Vec<PreparedPod> = waiting(&world).iter().map(|pod| cluster.prepare(pod)).collect();
     let level = GroupLevel { rule: &rack()[0], value: None };
-    let group = Group { members: &members, min: 8, levels: &[level] };
+    let group = Group { members: &members, min: 8, levels: &[level], composite: None };
     let GroupOutcome::Unplaced(failure) = cluster.place_group(&group) else { panic!("placed") };
     let why =
         "6 of 8 pods fit in r2, 8 have to; pod p6 does not: 0/3 nodes are available: 3 Insufficient cpu.";
@@ -189,7 +189,7 @@ fn members_follow_those_that_run() {
     let members: Vec<PreparedPod> = waiting(&world).iter().map(|pod| cluster.prepare(pod)).collect();
     let mut place = |rule: TopologyLevel, min: usize| {
         let levels = [GroupLevel { rule: &rule, value: Some("r1") }];
-        match cluster.decide_group(&Group { members: &members, min, levels: &levels }) {
+        match cluster.decide_group(&Group { members: &members, min, levels: &levels, composite: None }) {
             GroupOutcome::Placed { members, .. } => {
                 members.iter().map(|outcome| rack_of(outcome.node().unwrap_or("-")).to_owned()).collect()
             }

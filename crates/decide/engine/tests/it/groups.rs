@@ -21,7 +21,7 @@ fn waiting(world: &World) -> Vec<Pod> {
 
 fn place(cluster: &mut Cluster, pods: &[Pod], min: usize, levels: &[GroupLevel<'_>]) -> GroupOutcome {
     let members: Vec<PreparedPod> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
-    cluster.place_group(&Group { members: &members, min, levels })
+    cluster.place_group(&Group { members: &members, min, levels, composite: None })
 }
 
 /// Places the waiting pods as a group: `node node -`, or the member that fails and why.
@@ -49,7 +49,7 @@ fn a_search_that_ends_at_its_limit_says_so() {
         let world = text::world(&(nodes + &members(n_pods)));
         let mut cluster = cluster(&world, Settings::default());
         let members: Vec<_> = waiting(&world).iter().map(|pod| cluster.prepare(pod)).collect();
-        let group = Group { members: &members, min: n_pods, levels: &[] };
+        let group = Group { members: &members, min: n_pods, levels: &[], composite: None };
         let GroupOutcome::Unplaced(failure) = cluster.place_group(&group) else { panic!("they do not fit") };
         (
             failure.message(&group).contains(". The search was ended at its limit of 262,144 evaluations."),
@@ -118,7 +118,7 @@ fn preemption_makes_room_for_a_whole_group_or_for_none() {
     let members: Vec<_> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
     let mut preempt = |members: &[PreparedPod], zone: Option<&str>| {
         let levels = [GroupLevel { rule: &TopologyLevel::required(ZONE), value: zone }];
-        let group = Group { members, min: members.len(), levels: &levels };
+        let group = Group { members, min: members.len(), levels: &levels, composite: None };
         assert!(matches!(cluster.place_group(&group), GroupOutcome::Unplaced(_)));
         let found = cluster.preempt_group(&group, &[])?;
         let victims: Vec<_> = found.victims.iter().map(|victim| victim.name()).collect();
@@ -277,7 +277,7 @@ fn small_groups_are_placed_whenever_they_can_be() {
                 assert!(!possible, "seed {seed}, at least {min}, {levels:?}\n{text}{failure:?}");
                 *counts.entry("unplaced").or_default() += 1;
                 let members: Vec<_> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
-                let group = Group { members: &members, min, levels };
+                let group = Group { members: &members, min, levels, composite: None };
                 let found = cluster.preempt_group(&group, &[]);
                 // All running pods have a lower priority, so that those that can be evicted can be waited for.
                 assert_eq!(cluster.reserve_group(&group, &[]), found, "seed {seed}\n{text}");

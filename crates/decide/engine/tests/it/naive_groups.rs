@@ -48,7 +48,7 @@ fn by_engine(world: &World, members: &[Pod], min: usize) -> Option<(String, Vec<
     let mut cluster = cluster(world, Settings::default());
     let members: Vec<PreparedPod> = members.iter().map(|pod| cluster.prepare(pod)).collect();
     let level = GroupLevel { rule: &TopologyLevel::required(RACK), value: None };
-    match cluster.place_group(&Group { members: &members, min, levels: &[level] }) {
+    match cluster.place_group(&Group { members: &members, min, levels: &[level], composite: None }) {
         GroupOutcome::Placed { domain, members } => {
             let nodes = members.iter().filter_map(Outcome::node).map(str::to_owned).collect();
             Some((domain?, nodes))

@@ -254,7 +254,8 @@ fn members_of_a_group_preempt_across_nodes() {
         let waiting = world.pods.iter().filter(|pod| pod.spec.node_name.is_empty());
         let members: Vec<_> = waiting.map(|pod| cluster.prepare(&admitted(pod, true))).collect();
         cluster.record_changes(true);
-        let found = cluster.preempt_group(&Group { members: &members, min: 2, levels: &[] }, &[]);
+        let found =
+            cluster.preempt_group(&Group { members: &members, min: 2, levels: &[], composite: None }, &[]);
         assert!(cluster.take_changes().is_empty());
         found
     };

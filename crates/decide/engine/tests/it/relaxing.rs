@@ -64,7 +64,7 @@ fn members_of_a_group_are_relaxed_together() {
         format!("pod default/{name} app=web relax:5m anti(app=web @zone) anti(app=web @hostname)")
     };
     let members: Vec<_> = ["p", "q"].iter().map(|name| prepared(&mut cluster, &member(name))).collect();
-    let group = Group { members: &members, min: 2, levels: &[] };
+    let group = Group { members: &members, min: 2, levels: &[], composite: None };
     assert!(matches!(cluster.decide_group(&group), GroupOutcome::Unplaced(_)));
     let one = [FIVE_MINUTES, FIVE_MINUTES - Duration::from_secs(1)];
     let (outcome, relaxed) = cluster.decide_group_relaxed(&group, &one).expect("a member may be relaxed");

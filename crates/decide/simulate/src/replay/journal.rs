@@ -297,7 +297,12 @@ impl JournalReplay {
         let members = members.collect::<Result<Vec<_>, JournalError>>()?;
         let levels: Vec<_> = recorded.levels.iter().map(GroupLevel::from).collect();
         let budgets: Vec<_> = self.budgets.values().cloned().collect();
-        let group = Group { members: &members, min: recorded.min, levels: &levels };
+        let group = Group {
+            members: &members,
+            min: recorded.min,
+            levels: &levels,
+            composite: recorded.composite.as_ref(),
+        };
         Ok(decide(&mut self.cluster, &budgets, &group))
     }
 }

@@ -191,7 +191,6 @@ impl Simulation {
         }));
         pods.sort_by_key(|pod| pod.entry.order);
 
-        let gates = options.settings.config.feature_gates;
         let mut simulation = Simulation {
             extensions: options.settings.extensions,
             cluster: Cluster::new(options.settings),
@@ -213,11 +212,8 @@ impl Simulation {
             namespaces: KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object)),
             devices: Devices::default(),
             created_claims: Vec::new(),
-            pod_groups: inventory
-                .pod_groups
-                .iter()
-                .map(|g| (g.object.key(), g.object.rules(gates)))
-                .collect(),
+            pod_groups: BTreeMap::new(),
+            roots: BTreeMap::new(),
             group_disruptions: BTreeMap::new(),
             group_owners: group_owners(&inventory),
             group_placements: BTreeMap::new(),
@@ -257,6 +253,7 @@ impl Simulation {
         for namespace in &inventory.namespaces {
             self.cluster.set_namespace(&namespace.object);
         }
+        self.set_pod_groups(inventory);
         self.set_group_disruptions(inventory);
         for service in &inventory.services {
             self.cluster.set_service(&service.object);
@@ -496,7 +493,8 @@ impl Simulation {
     }
 
     pub(super) fn group_of(&self, pod: &Pod) -> Option<GroupKey> {
-        let group = GroupKey::of(pod, self.extensions);
+        let group =
+            GroupKey::of(pod, self.extensions).map(|key| self.roots.get(&key).cloned().unwrap_or(key));
         group.filter(|key| !matches!(self.pod_groups.get(key), Some(None)))
     }
 }

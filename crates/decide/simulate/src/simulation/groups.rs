@@ -8,7 +8,8 @@ use super::state::Simulation;
 use berth_api::admission::Priority;
 use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_api::object::group::{
-    GroupKind, GroupOwner, PodGroup, TopologyLevel, members_of_job, members_of_workload, n_replicas, rank,
+    GroupKind, GroupOwner, GroupPart, Hierarchies, PartRules, PodGroup, TopologyLevel, members_of_job,
+    members_of_workload, n_replicas, rank,
 };
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Pod};
 use berth_engine::{Group, GroupDisruption, GroupLevel, GroupOutcome, Outcome, PreparedPod, RelaxedPod};
@@ -69,7 +70,7 @@ impl Simulation {
                 .pod_groups
                 .get(key)
                 .and_then(Option::as_ref)
-                .is_some_and(|rules| rules.without_preemption);
+                .is_some_and(|rules| rules.without_preemption.is_some());
             if !simulation.preempts || is_without || !matches!(outcome, GroupOutcome::Unplaced(_)) {
                 return outcome;
             }
@@ -171,7 +172,7 @@ impl Simulation {
     fn placed_by(&mut self, group: &Group<'_>, level: &GroupLevel<'_>) -> Vec<String> {
         let rule = TopologyLevel { required: false, ..level.rule.clone() };
         let levels = &[GroupLevel { rule: &rule, ..*level }];
-        match self.cluster.decide_group(&Group { min: 1, levels, ..*group }) {
+        match self.cluster.decide_group(&Group { min: 1, levels, composite: None, ..*group }) {
             GroupOutcome::Placed { members, .. } => {
                 members.iter().filter_map(Outcome::node).map(str::to_owned).collect()
             }
@@ -268,6 +269,27 @@ impl Simulation {
         (min, rules.levels.iter().map(with_value).collect())
     }
 
+    /// What is left to decide of a group of groups.
+    fn part<T>(&self, root: &PartRules, members: &[(usize, T)], key: &GroupKey) -> GroupPart {
+        let own = |i: usize| GroupKey::of(&self.pods[i].pod, self.extensions);
+        let pending: Vec<_> = members.iter().map(|(i, _)| own(*i)).collect();
+        let of_group = (0..self.pods.len()).filter(|i| self.pods[*i].group.as_ref() == Some(key));
+        let running: Vec<_> =
+            of_group.filter_map(|i| Some((own(i), self.pods[i].node()?.to_owned()))).collect();
+        root.part(&pending, &running, &|node, key| self.cluster.node_domain(node, key).map(Cow::into_owned))
+    }
+
+    /// Sets what the PodGroups of an input require.
+    pub(super) fn set_pod_groups(&mut self, inventory: &Inventory) {
+        let gates = self.cluster.settings().config.feature_gates;
+        let groups = || inventory.pod_groups.iter().map(|entry| &entry.object);
+        let composites = inventory.composite_pod_groups.iter().map(|entry| &entry.object);
+        let Hierarchies { roots, rules } = Hierarchies::new(groups(), composites, gates);
+        self.pod_groups = groups().map(|group| (group.key(), group.rules(gates))).collect();
+        self.pod_groups.extend(rules.into_iter().map(|(key, rules)| (key, Some(rules))));
+        self.roots = roots;
+    }
+
     fn decide_group(
         &mut self,
         key: &GroupKey,
@@ -298,7 +320,8 @@ impl Simulation {
                 let (min, levels) = self.missing_of_group(rules, &running);
                 placement.domain = levels.first().and_then(|(_, value)| value.clone());
                 let levels: Vec<_> = levels.iter().map(GroupLevel::from).collect();
-                let group = Group { members: &pods, min, levels: &levels };
+                let composite = rules.composite.as_ref().map(|root| self.part(root, members, key));
+                let group = Group { members: &pods, min, levels: &levels, composite: composite.as_ref() };
                 match decide(self, &group) {
                     GroupOutcome::Placed { domain, members } => Ok((domain, members)),
                     GroupOutcome::Unplaced(failure) => {

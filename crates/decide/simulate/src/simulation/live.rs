@@ -121,10 +121,13 @@ impl Simulation {
             self.budgets = budgets.clone().map(|budget| DisruptionBudget::from(&budget.object)).collect();
             self.budget_objects = budgets.map(|budget| budget.object.clone()).collect();
         }
-        if is_changed(&[Kind::PodGroup, Kind::CoschedulingPodGroup, Kind::GroupWorkload]) {
-            let gates = self.cluster.settings().config.feature_gates;
-            self.pod_groups =
-                inventory.pod_groups.iter().map(|g| (g.object.key(), g.object.rules(gates))).collect();
+        if is_changed(&[
+            Kind::PodGroup,
+            Kind::CoschedulingPodGroup,
+            Kind::CompositePodGroup,
+            Kind::GroupWorkload,
+        ]) {
+            self.set_pod_groups(inventory);
             self.set_group_disruptions(inventory);
             for i in 0..self.pods.len() {
                 if let Some(pod) = self.join_workload(&self.pods[i].pod) {

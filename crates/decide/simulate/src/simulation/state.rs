@@ -69,6 +69,8 @@ pub struct Simulation {
     pub(super) created_claims: Vec<CreatedClaim>,
     /// The PodGroups; without rules, their pods are placed one by one.
     pub(super) pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,
+    /// By PodGroup of a hierarchy, the group that its pods are placed with.
+    pub(super) roots: BTreeMap<GroupKey, GroupKey>,
     /// What they say of running pods.
     pub(crate) group_disruptions: BTreeMap<GroupKey, GroupDisruption>,
     /// How many pods owners have at one time.

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod compare;
+mod composite_groups;
 mod device_models;
 mod devices;
 mod drains;

@@ -53,6 +53,7 @@ crate::has_metadata!(
     object::DeviceClass,
     object::PodGroup,
     object::group::GroupWorkload,
+    object::group::CompositePodGroup,
     object::volume::PersistentVolume,
     object::volume::PersistentVolumeClaim,
     object::volume::CsiNode

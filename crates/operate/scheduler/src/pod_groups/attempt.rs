@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_api::object::group::{TopologyLevel, rank};
+use berth_api::object::group::{GroupPart, PartRules, TopologyLevel, rank};
+use berth_api::object::{GroupKey as PodGroupKey, NamespacedName};
 use tokio::time::Instant;
 
 use super::groups::PodGroups;
@@ -24,8 +25,10 @@ pub(crate) struct GroupAttempt {
     pub(crate) n_missing: usize,
     /// The topologies, and the domain of members with a node.
     pub(crate) levels: Vec<(TopologyLevel, Option<String>)>,
-    /// No pod is preempted for it.
-    pub(crate) without_preemption: bool,
+    /// What is left to decide of each part of a group of groups.
+    pub(crate) composite: Option<GroupPart>,
+    /// Why no pod is preempted for it.
+    pub(crate) without_preemption: Option<&'static str>,
     /// When the bindings of the attempt are taken back, if not all could be sent.
     pub(crate) deadline: Option<Instant>,
 }
@@ -52,8 +55,10 @@ impl PodGroups {
         let rank = |id: &PodId| context.pending.pods.get(*id).map(|queued| rank(&queued.pod));
         let mut ids: Vec<_> = group.pending.iter().copied().collect();
         ids.sort_by_key(rank);
+        let composite = rules.composite.as_ref().map(|root| part(context, group, root, &ids));
         Some(GroupAttempt {
             ids,
+            composite,
             name: group.key.to_string(),
             n_missing: rules.min.saturating_sub(group.n_placed()),
             without_preemption: rules.without_preemption,
@@ -140,13 +145,30 @@ impl PodGroups {
     }
 }
 
+/// What is left to decide of a group of groups.
+fn part(context: &Context, group: &Members, root: &PartRules, ids: &[PodId]) -> GroupPart {
+    let of_pod =
+        |id: &PodId| context.pending.pods.get(*id).and_then(|queued| PodGroupKey::of(&queued.pod, true));
+    let pending: Vec<_> = ids.iter().map(of_pod).collect();
+    let cluster = &context.state.cluster;
+    let node_of = |name: &NamespacedName| cluster.node_of(name.namespace(), name.name()).map(str::to_owned);
+    let running = group.running.values().map(|member| (member.group.clone(), node_of(&member.name)));
+    let in_flight = group.in_flight.iter().filter_map(|id| {
+        let name = context.pending.pods.get(*id)?.pod.metadata.namespaced_name();
+        Some((of_pod(id), node_of(&name)))
+    });
+    let placed = running.chain(in_flight).filter_map(|(group, node)| Some((group, node?)));
+    let domain_of = |node: &str, key: &str| cluster.node_domain(node, key).map(Cow::into_owned);
+    root.part(&pending, &placed.collect::<Vec<_>>(), &domain_of)
+}
+
 /// The value of a node label that members with a node have.
 fn shared_value(context: &Context, group: &Members, key: &str) -> Option<String> {
     let in_flight = group
         .in_flight
         .iter()
         .filter_map(|id| Some(context.pending.pods.get(*id)?.pod.metadata.namespaced_name()));
-    let mut placed = group.running.values().cloned().chain(in_flight);
+    let mut placed = group.running.values().map(|member| member.name.clone()).chain(in_flight);
     let value = placed.find_map(|pod| {
         let node = context.state.cluster.node_of(pod.namespace(), pod.name())?;
         context.state.cluster.node_domain(node, key)

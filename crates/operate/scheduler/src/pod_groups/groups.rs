@@ -4,13 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::object::group::{GroupKind, GroupOwner};
-use berth_api::object::{GroupKey as PodGroupKey, GroupRules, Pod, PodGroup};
+use berth_api::object::group::{CompositePodGroup, GroupKind, GroupOwner};
+use berth_api::object::{GroupKey as PodGroupKey, GroupRules, NamespacedName, Pod, PodGroup};
 use berth_client::call::CallError;
+use berth_client::events::ObjectReference;
+use berth_mirror::Source;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-use super::members::Members;
+use super::members::{Members, RunningMember};
 use super::objects::GroupObjects;
 use super::reservations::Reservations;
 use crate::context::Context;
@@ -61,6 +63,12 @@ impl PodGroups {
         self.groups.get(&entry).map(|group| group.key.to_string())
     }
 
+    /// The PodGroup of `scheduling.k8s.io` that a pod names, also of one that is decided by itself: for events about its victims.
+    pub(crate) fn object_of(&self, pod: &Pod) -> Option<ObjectReference> {
+        let key = PodGroupKey::of(pod, false)?;
+        self.objects.reference(&key)
+    }
+
     /// The first member to be decided of the group with this entry.
     pub(crate) fn first_pending(&self, entry: PodId) -> Option<PodId> {
         self.groups.get(&entry)?.pending.first().copied()
@@ -85,7 +93,8 @@ impl PodGroups {
     /// The group that a pod is scheduled with.
     fn group_of(&self, state: &State, pod: &Pod) -> Option<PodGroupKey> {
         let key = PodGroupKey::of(pod, state.cluster.settings().extensions)?;
-        let is_basic = self.objects.rules(&key).is_some_and(Option::is_none);
+        let key = self.objects.root(key);
+        let is_basic = self.objects.rules(&key).is_some_and(|rules| rules.is_none());
         (!is_basic).then_some(key)
     }
 
@@ -101,7 +110,9 @@ impl PodGroups {
 
     fn add_running(&mut self, entry: PodId, pod: &Pod) {
         if let Some(group) = self.groups.get_mut(&entry) {
-            group.running.insert(pod.metadata.uid.clone(), pod.metadata.namespaced_name());
+            let running =
+                RunningMember { name: pod.metadata.namespaced_name(), group: PodGroupKey::of(pod, true) };
+            group.running.insert(pod.metadata.uid.clone(), running);
             self.running.insert(pod.metadata.uid.clone(), entry);
         }
     }
@@ -114,7 +125,7 @@ impl PodGroups {
             return false;
         };
         if key.kind == GroupKind::Owner(GroupOwner::Job) {
-            context.state.mirror.watch_jobs();
+            context.state.mirror.watch_also(Source::Jobs);
         }
         let entry = self.entry(&key, &mut context.pending.pods);
         if let Some(queued) = context.pending.pods.get_mut(id) {
@@ -193,7 +204,7 @@ impl PodGroups {
         if key.is_none() && before.is_none() {
             return;
         }
-        let entry = key.map(|key| self.entry(&key, &mut context.pending.pods));
+        let entry = key.map(|key| self.entry(&self.objects.root(key), &mut context.pending.pods));
         if entry != before {
             self.placed_pod_deleted(context, &pod.metadata.uid);
             if let Some(entry) = entry {
@@ -219,11 +230,55 @@ impl PodGroups {
         if rules != before {
             self.object_changed(context, key, [before, rules].contains(&Some(None)));
         }
+        if gates.composite_pod_group && self.objects.has_hierarchies() {
+            context.state.mirror.watch_also(Source::CompositePodGroups);
+            self.hierarchies_changed(context);
+        }
+    }
+
+    pub(crate) fn composite_changed(
+        &mut self,
+        context: &mut Context,
+        name: NamespacedName,
+        object: Option<CompositePodGroup>,
+    ) {
+        self.objects.set_composite(name, object);
+        self.hierarchies_changed(context);
+    }
+
+    /// Pods of PodGroups that belong to other CompositePodGroups now are members of other groups.
+    fn hierarchies_changed(&mut self, context: &mut Context) {
+        let gates = context.state.cluster.settings().config.feature_gates;
+        let (parts, roots) = self.objects.update_hierarchies(gates);
+        for part in parts {
+            let root = self.entry(&self.objects.root(part.clone()), &mut context.pending.pods);
+            for entry in self.groups.keys().copied().filter(|entry| *entry != root).collect::<Vec<_>>() {
+                let Some(group) = self.groups.get_mut(&entry) else { continue };
+                let moved: Vec<_> =
+                    group.running.extract_if(|_, member| member.group.as_ref() == Some(&part)).collect();
+                if moved.is_empty() {
+                    continue;
+                }
+                self.running.extend(moved.iter().map(|(uid, _)| (uid.clone(), root)));
+                if let Some(group) = self.groups.get_mut(&root) {
+                    group.running.extend(moved);
+                }
+                self.settle(context, entry);
+            }
+            self.object_changed(context, &part, true);
+            self.settle(context, root);
+        }
+        for root in roots {
+            self.object_changed(context, &root, false);
+        }
     }
 
     pub(crate) fn object_deleted(&mut self, context: &mut Context, key: &PodGroupKey) {
         let before = self.objects.remove(key);
         self.object_changed(context, key, before == Some(None));
+        if self.objects.has_hierarchies() {
+            self.hierarchies_changed(context);
+        }
     }
 
     /// An owner of pods has another number of them at one time; none: it was deleted.
@@ -278,7 +333,7 @@ impl PodGroups {
                 };
                 rules.clone().map(|rules| GroupRules { min: *min, ..rules })
             }
-            (_, Some(rules)) => rules.clone(),
+            (_, Some(rules)) => rules.cloned(),
             (_, None) => rules.clone(),
         };
         let Some(rules) = rules else { return Err("its PodGroup does not exist: create it".to_owned()) };
@@ -291,10 +346,10 @@ impl PodGroups {
         let now = Instant::now();
         let rules = self.rules(&context.pending.pods, entry);
         let Some(group) = self.groups.get(&entry) else { return };
-        if let Ok(rules) = &rules
-            && group.running.len() >= rules.min
-        {
-            self.objects.show(&group.key, true, "Scheduled", "");
+        if let Ok(rules) = &rules {
+            for (key, _) in shown(group, rules).into_iter().filter(|(_, is_scheduled)| *is_scheduled) {
+                self.objects.show(&key, true, "Scheduled", "");
+            }
         }
         if group.batch.is_some() {
             return;
@@ -374,15 +429,21 @@ impl PodGroups {
     ) {
         let rules = self.rules(pods, entry);
         let Some(group) = self.groups.get(&entry) else { return };
-        if rules.is_ok_and(|rules| group.n_placed() >= rules.min) {
+        if rules.as_ref().is_ok_and(|rules| group.n_placed() >= rules.min) {
             return;
         }
+        let rules = rules.unwrap_or_else(|_| {
+            let rules = self.objects.rules(&group.key).flatten().cloned();
+            rules.unwrap_or_else(|| GroupRules { min: usize::MAX, ..GroupRules::default() })
+        });
         let reason = match group.key.kind {
             GroupKind::Coscheduling if group.n_placed() > 0 => "Scheduling",
             GroupKind::Coscheduling => "Pending",
             _ => reason.as_str(),
         };
-        self.objects.show(&group.key, false, reason, why);
+        for (key, _) in shown(group, &rules).into_iter().filter(|(_, is_scheduled)| !is_scheduled) {
+            self.objects.show(&key, false, reason, why);
+        }
     }
 
     /// Starts as many status writes as may be in flight.
@@ -393,4 +454,16 @@ impl PodGroups {
     pub(crate) fn status_written(&mut self, key: PodGroupKey, result: Result<(), CallError>) {
         self.objects.written(key, result);
     }
+}
+
+/// The PodGroups whose status a group has, each with whether its required members run: its own, or those of its CompositePodGroup.
+fn shown(group: &Members, rules: &GroupRules) -> Vec<(PodGroupKey, bool)> {
+    let Some(root) = &rules.composite else {
+        return vec![(group.key.clone(), group.running.len() >= rules.min)];
+    };
+    let of_part = |part: &PodGroupKey| {
+        group.running.values().filter(|member| member.group.as_ref() == Some(part)).count()
+    };
+    let is_scheduled = |(part, min): (&PodGroupKey, usize)| (part.clone(), of_part(part) >= min);
+    root.groups().into_iter().map(is_scheduled).collect()
 }

@@ -20,7 +20,7 @@ pub(super) struct Members {
     /// Those that are assumed on a node.
     pub(super) in_flight: BTreeSet<PodId>,
     /// Those with a node, by uid.
-    pub(super) running: HashMap<String, NamespacedName>,
+    pub(super) running: HashMap<String, RunningMember>,
     /// Those in flight of which no binding has been sent.
     pub(super) batch: Option<Batch>,
     /// The pods that are evicted for it.
@@ -33,6 +33,13 @@ pub(super) struct Members {
     pub(super) is_report_due: bool,
     /// What the annotations of the members say, and their highest priority; none after a member left.
     pub(super) summary: Option<(Option<GroupRules>, i32)>,
+}
+
+/// A member with a node.
+pub(super) struct RunningMember {
+    pub(super) name: NamespacedName,
+    /// The group that it names: of a group of groups, one of its parts.
+    pub(super) group: Option<PodGroupKey>,
 }
 
 impl Members {

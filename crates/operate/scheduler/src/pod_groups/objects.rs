@@ -1,11 +1,11 @@
 //! The status of PodGroups: the condition `PodGroupScheduled`, or the phase.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use berth_api::feature_gates::FeatureGates;
-use berth_api::object::group::{GROUP_CONDITIONS, GroupKind};
+use berth_api::object::group::{CompositePodGroup, GROUP_CONDITIONS, GroupKind, Hierarchies};
 use berth_api::object::time::rfc3339;
-use berth_api::object::{GroupKey as PodGroupKey, GroupRules, PodGroup};
+use berth_api::object::{GroupKey as PodGroupKey, GroupRules, NamespacedName, PodGroup};
 use berth_api::resource::{COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
 use berth_client::call::{self, CallError};
 use berth_client::events::{ObjectReference, cut};
@@ -107,6 +107,10 @@ impl GroupObject {
 #[derive(Default)]
 pub(super) struct GroupObjects {
     objects: HashMap<PodGroupKey, GroupObject>,
+    /// PodGroups that belong to CompositePodGroups.
+    parts: BTreeMap<PodGroupKey, PodGroup>,
+    composites: BTreeMap<NamespacedName, CompositePodGroup>,
+    hierarchies: Hierarchies,
     /// The groups whose status is to be written.
     queue: VecDeque<PodGroupKey>,
     n_in_flight: usize,
@@ -123,18 +127,57 @@ impl GroupObjects {
     ) -> Option<Option<GroupRules>> {
         let before = self.objects.remove(&key);
         let rules = before.as_ref().map(|before| before.rules.clone());
+        self.parts.remove(&key);
+        if object.spec.parent_composite_pod_group_name.is_some() {
+            self.parts.insert(key.clone(), object.clone());
+        }
         self.objects.insert(key, GroupObject::new(object, gates, before));
         rules
     }
 
     /// Returns the rules of the object, if it existed.
     pub(super) fn remove(&mut self, key: &PodGroupKey) -> Option<Option<GroupRules>> {
+        self.parts.remove(key);
         self.objects.remove(key).map(|object| object.rules)
     }
 
+    /// Sets a CompositePodGroup, or removes it.
+    pub(super) fn set_composite(&mut self, name: NamespacedName, object: Option<CompositePodGroup>) {
+        match object {
+            Some(object) => _ = self.composites.insert(name, object),
+            None => _ = self.composites.remove(&name),
+        }
+    }
+
+    /// Reads the hierarchies again. Returns the PodGroups whose pods are placed with others now, and the groups of which the rules
+    /// changed.
+    pub(super) fn update_hierarchies(&mut self, gates: FeatureGates) -> (Vec<PodGroupKey>, Vec<PodGroupKey>) {
+        let now = Hierarchies::new(self.parts.values(), self.composites.values(), gates);
+        let before = std::mem::replace(&mut self.hierarchies, now);
+        let now = &self.hierarchies;
+        let parts = before.roots.keys().chain(now.roots.keys());
+        let parts = parts.filter(|key| before.roots.get(*key) != now.roots.get(*key)).cloned().collect();
+        let roots = before.rules.keys().chain(now.rules.keys());
+        let roots = roots.filter(|key| before.rules.get(*key) != now.rules.get(*key)).cloned().collect();
+        (parts, roots)
+    }
+
+    /// Whether PodGroups belong to CompositePodGroups, or did.
+    pub(super) fn has_hierarchies(&self) -> bool {
+        !self.parts.is_empty() || !self.hierarchies.roots.is_empty()
+    }
+
+    /// The group that the pods of a group are placed with.
+    pub(super) fn root(&self, key: PodGroupKey) -> PodGroupKey {
+        self.hierarchies.roots.get(&key).cloned().unwrap_or(key)
+    }
+
     /// The rules of a group; inside, none if its pods are placed one by one.
-    pub(super) fn rules(&self, key: &PodGroupKey) -> Option<&Option<GroupRules>> {
-        self.objects.get(key).map(|object| &object.rules)
+    pub(super) fn rules(&self, key: &PodGroupKey) -> Option<Option<&GroupRules>> {
+        if key.kind == GroupKind::Composite {
+            return self.hierarchies.rules.get(key).map(Some);
+        }
+        self.objects.get(key).map(|object| object.rules.as_ref())
     }
 
     /// The object of a group, for events.

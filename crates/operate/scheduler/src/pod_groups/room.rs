@@ -29,7 +29,8 @@ impl PodGroups {
         is_complete: bool,
     ) -> Option<String> {
         let now = Instant::now();
-        if is_complete || self.is_preempting(entry) {
+        // No room is held for a group of groups.
+        if is_complete || group.composite.is_some() || self.is_preempting(entry) {
             self.leave_reservations(entry, ReservationResult::Ended);
             return None;
         }
@@ -64,7 +65,8 @@ impl PodGroups {
         let members = self.groups.get_mut(&entry)?;
         let in_flight = members.in_flight.iter().filter_map(|id| context.pending.pods.get(*id));
         let in_flight = in_flight.map(|queued| queued.pod.metadata.namespaced_name());
-        let mut staying: Vec<NamespacedName> = members.running.values().cloned().chain(in_flight).collect();
+        let mut staying: Vec<NamespacedName> =
+            members.running.values().map(|member| member.name.clone()).chain(in_flight).collect();
         let n_own = staying.len();
         members.outlasting.retain(|pod| context.state.runs(pod));
         staying.extend(members.outlasting.iter().map(|pod| pod.name.clone()));

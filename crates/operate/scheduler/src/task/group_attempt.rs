@@ -50,7 +50,12 @@ impl Scheduler {
         }
         let levels: Vec<_> = attempt.levels.iter().map(GroupLevel::from).collect();
         // Beyond the required members, one is worth an attempt, and a preemption.
-        let group = Group { members: &pods, min: (*n_missing).max(1), levels: &levels };
+        let group = Group {
+            members: &pods,
+            min: (*n_missing).max(1),
+            levels: &levels,
+            composite: attempt.composite.as_ref(),
+        };
         let outcome = context.state.cluster.decide_group(&group);
         context.state.recorder.record(|| {
             let recorded = context.state.cluster.recorded_group(name, &group);
@@ -83,8 +88,8 @@ impl Scheduler {
         }
         if self.groups.awaits_victims(context, entry) {
             self.groups.await_victims(entry);
-        } else if attempt.without_preemption {
-            message += " preemption: not supported for pod groups with scheduling constraints.";
+        } else if let Some(why) = attempt.without_preemption {
+            message += &format!(" preemption: {why}");
         } else if let Some(reason) = self.groups.preempt(context, entry, (&attempt, &group), self.flush_after)
         {
             message = format!("{message} preemption: {reason}");

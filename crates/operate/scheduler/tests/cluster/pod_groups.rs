@@ -319,6 +319,25 @@ async fn victims_of_a_group_are_told_so_in_the_words_of_kube_scheduler() {
     scheduler.stopped().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn victims_of_the_pods_of_a_basic_group_are_preempted_by_the_group() {
+    let world = World::start().await;
+    classes(&world).await;
+    world.nodes(1, 1, 1).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.pod(of_class(pod("low", "low"), "low")).await;
+    world.until_bound("low").await;
+    let spec = json!({"schedulingPolicy": {"basic": {}}, "priorityClassName": "high", "priority": 1000});
+    let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "high"},
+        "spec": spec});
+    let object = world.create(POD_GROUPS, object).await;
+    world.pod(of_class(member("high-0", "high"), "high")).await;
+    let event = world.until_event("low", "Preempted").await;
+    let uid = object["metadata"]["uid"].as_str().unwrap();
+    assert_eq!(event["note"], format!("Preempted by podgroup {uid} on node cluster"));
+    scheduler.stopped().await;
+}
+
 /// A gang with another disruption mode or priority.
 async fn gang_with(world: &World, name: &str, min: usize, fields: Value) {
     let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": min}}});

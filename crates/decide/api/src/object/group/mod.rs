@@ -4,6 +4,7 @@
 //! `scheduling.k8s.io`), the label of the coscheduling plugin (a PodGroup of `scheduling.x-k8s.io`), or annotations, for a
 //! group without an object: a name, or `owner` for the pods of one controller.
 
+mod composite;
 mod object;
 mod rules;
 
@@ -11,6 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::composite::*;
 pub use self::object::*;
 pub use self::rules::{GroupRules, TopologyLevel};
 use super::{Job, NamespacedName, ObjectMeta, Pod, Workload};
@@ -80,6 +82,8 @@ pub enum GroupKind {
     Coscheduling,
     /// The annotation [`GROUP_ANNOTATION`].
     Annotation,
+    /// A CompositePodGroup of [`SCHEDULING_GROUP`], to which the PodGroup of the pod belongs.
+    Composite,
     /// The name in `spec.controllerRef` of a Workload of [`SCHEDULING_GROUP`].
     Workload,
     /// The annotation [`GROUP_ANNOTATION`] with the value [`GROUP_OF_OWNER`], and the kind of the controller.
@@ -140,7 +144,7 @@ impl GroupKind {
         match self {
             GroupKind::Scheduling => Some(POD_GROUPS),
             GroupKind::Coscheduling => Some(COSCHEDULING_POD_GROUPS),
-            GroupKind::Annotation | GroupKind::Workload | GroupKind::Owner(_) => None,
+            GroupKind::Annotation | GroupKind::Composite | GroupKind::Workload | GroupKind::Owner(_) => None,
         }
     }
 
@@ -150,6 +154,7 @@ impl GroupKind {
             GroupKind::Scheduling => SCHEDULING_GROUP,
             GroupKind::Coscheduling => COSCHEDULING_GROUP,
             GroupKind::Annotation => "annotation",
+            GroupKind::Composite => "composite",
             GroupKind::Workload => "workload",
             GroupKind::Owner(_) => GROUP_OF_OWNER,
         }
@@ -353,8 +358,12 @@ mod tests {
     fn rules_of_both_api_groups() {
         let rules = |value| serde_json::from_value::<PodGroup>(value).unwrap().rules(FeatureGates::default());
         let zone = |required| vec![TopologyLevel { required, ..TopologyLevel::required("zone") }];
-        let constrained =
-            |min| GroupRules { min, levels: zone(true), without_preemption: true, ..GroupRules::default() };
+        let constrained = |min| GroupRules {
+            min,
+            levels: zone(true),
+            without_preemption: Some("not supported for pod groups with scheduling constraints."),
+            ..GroupRules::default()
+        };
         let gang = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 4}},
             "schedulingConstraints": {"topology": [{"key": "zone"}]}}});
         assert_eq!(rules(gang), Some(constrained(4)));

@@ -42,6 +42,12 @@ pub struct PodGroupSpec {
     /// The claims of devices that the members share (`scheduling.k8s.io`).
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub resource_claims: Vec<PodResourceClaim>,
+    /// The CompositePodGroup that it belongs to (`scheduling.k8s.io`, with the gate `CompositePodGroup`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_composite_pod_group_name: Option<String>,
+    /// `Never` if no pod is preempted for the group (`scheduling.k8s.io`, with the gate `PodGroupPreemptionPolicy`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption_policy: Option<String>,
     /// What is disrupted at once (`scheduling.k8s.io`): `Pod` or `PodGroup` in v1alpha2, `single` or `all` in later versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption_mode: Option<Value>,
@@ -212,16 +218,25 @@ impl PodGroup {
             min: min as usize,
             levels,
             timeout_seconds: spec.schedule_timeout_seconds,
-            without_preemption: self.topology().is_some(),
+            without_preemption: self.without_preemption(gates),
             is_disrupted_as_a_whole: self.is_disrupted_as_a_whole(),
             priority: spec.priority,
-            undecided,
+            undecided: undecided.map(str::to_owned),
+            composite: None,
         })
     }
 
     /// The topologies whose domains its pods share: that of its constraint, and those of its annotations.
     pub fn levels(&self) -> Vec<TopologyLevel> {
         TopologyLevel::of_annotations(self.topology().map(|own| own.key.as_str()), &self.metadata)
+    }
+
+    /// Why no pod is preempted for the group, in kube-scheduler's words. Kubernetes 1.36 does not preempt for groups with constraints.
+    fn without_preemption(&self, gates: FeatureGates) -> Option<&'static str> {
+        if gates.pod_group_preemption_policy && self.spec.preemption_policy.as_deref() == Some("Never") {
+            return Some("not eligible due to preemptionPolicy=Never.");
+        }
+        self.topology().map(|_| "not supported for pod groups with scheduling constraints.")
     }
 
     fn topology(&self) -> Option<&TopologyConstraint> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     DEVICE_ATTRIBUTE_PREFIX, GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
     GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_SLICE_SIZE_ANNOTATION, GROUP_SLICE_TOPOLOGY_ANNOTATION,
-    GroupKey, GroupKind,
+    GroupKey, GroupKind, PartRules,
 };
 use crate::object::{ObjectMeta, Pod};
 use crate::syntax;
@@ -19,14 +19,16 @@ pub struct GroupRules {
     pub levels: Vec<TopologyLevel>,
     /// Seconds that members wait for others while their nodes are kept for them.
     pub timeout_seconds: Option<u32>,
-    /// No pod is preempted for the group, as in Kubernetes 1.36 for one with scheduling constraints.
-    pub without_preemption: bool,
+    /// Why no pod is preempted for the group.
+    pub without_preemption: Option<&'static str>,
     /// Its running members are preempted and evicted together or not at all.
     pub is_disrupted_as_a_whole: bool,
     /// Of the group, instead of that of its pods.
     pub priority: Option<i32>,
     /// Why the group is not decided, whatever its members are.
-    pub undecided: Option<&'static str>,
+    pub undecided: Option<String>,
+    /// The groups of a CompositePodGroup.
+    pub composite: Option<Box<PartRules>>,
 }
 
 /// A topology whose domains the members of a group share.
@@ -116,8 +118,8 @@ impl GroupRules {
     /// # Errors
     /// Members are missing, or the group has what Berth does not decide.
     pub fn check(&self, n_members: usize) -> Result<(), String> {
-        if let Some(why) = self.undecided {
-            return Err(why.to_owned());
+        if let Some(why) = &self.undecided {
+            return Err(why.clone());
         }
         if n_members < self.min {
             return Err(format!("{n_members} of at least {} pods exist", self.min));
@@ -137,10 +139,11 @@ impl GroupRules {
             min: self.min.max(other.min),
             levels: if is_stricter { other.levels } else { self.levels },
             timeout_seconds: self.timeout_seconds.or(other.timeout_seconds),
-            without_preemption: self.without_preemption || other.without_preemption,
+            without_preemption: self.without_preemption.or(other.without_preemption),
             is_disrupted_as_a_whole: self.is_disrupted_as_a_whole || other.is_disrupted_as_a_whole,
             priority: self.priority.max(other.priority),
             undecided: self.undecided.or(other.undecided),
+            composite: self.composite.or(other.composite),
         }
     }
 }

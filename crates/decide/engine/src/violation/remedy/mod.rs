@@ -39,7 +39,7 @@ use self::choice::{Answer, Conflicts, Stuck};
 use self::result::text_of;
 use self::speculation::{Savepoint, Speculation};
 use super::tracker::{Evaluated, ViolationTracker};
-use super::types::{Remedies, Remedy, RemedyOptions, Stays, Target, Victim, ViolationKey};
+use super::types::{Remedies, RemedyOptions, Stays, Target, ViolationKey};
 use crate::cycle::nomination::Nominations;
 use crate::state::State;
 use crate::state::group::GroupId;
@@ -47,7 +47,6 @@ use crate::state::interned::intern::Symbol;
 use crate::state::pod::PodId;
 use crate::state::pod::prepared::PreparedPod;
 use crate::state::rule_set::RuleAt;
-use crate::verdict::witness::WitnessCache;
 use crate::view::Views;
 
 /// The order in which pods are evicted: lower priority first, then the later start, then by namespace and name.

@@ -147,7 +147,7 @@ impl<'a> Speculation<'a> {
         let levels: Vec<GroupLevel<'_>> =
             levels.iter().map(|rule| GroupLevel { rule, value: None }).collect();
         let members: Vec<_> = pods.iter().map(|pod| self.state.with_any_profile(pod)).collect();
-        let group = Group { members: &members, min: pods.len(), levels: &levels };
+        let group = Group { members: &members, min: pods.len(), levels: &levels, composite: None };
         let by = Deciding {
             state: &mut *self.state,
             views: &mut *self.views,

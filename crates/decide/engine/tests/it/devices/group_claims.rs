@@ -67,7 +67,8 @@ fn a_claim_is_reserved_for_the_group_when_name_and_claim_are_equal_and_the_gate_
 fn all_members_are_placed_with_the_devices_of_the_claim_as_one_unit() {
     let mut world = ring(true, 3, "gpu");
     let members: Vec<_> = ["m0", "m1", "m2"].map(|name| world.prepare(name)).into();
-    let placed = world.cluster.place_group(&Group { members: &members, min: 3, levels: &[] });
+    let placed =
+        world.cluster.place_group(&Group { members: &members, min: 3, levels: &[], composite: None });
     let GroupOutcome::Placed { members, .. } = placed else { panic!("they fit") };
     let nodes: Vec<_> = members.iter().map(|outcome| outcome.node().unwrap_or("-")).collect();
     assert!(nodes == ["n0"; 3] || nodes == ["n1"; 3], "{nodes:?}");

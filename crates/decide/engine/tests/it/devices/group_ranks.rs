@@ -25,7 +25,8 @@ fn racks(links: &[&str]) -> World {
 /// The node of each of four members, which are given by rank; or why they are not placed.
 fn placed(world: &mut World, level: &TopologyLevel, value: Option<&str>) -> Result<Vec<String>, String> {
     let members: Vec<_> = (0..4).map(|i| world.prepare(&format!("m{i}"))).collect();
-    let group = Group { members: &members, min: 4, levels: &[GroupLevel { rule: level, value }] };
+    let group =
+        Group { members: &members, min: 4, levels: &[GroupLevel { rule: level, value }], composite: None };
     match world.cluster.decide_group(&group) {
         GroupOutcome::Placed { members, .. } => {
             Ok(members.iter().map(|outcome| outcome.node().unwrap_or("-").to_owned()).collect())

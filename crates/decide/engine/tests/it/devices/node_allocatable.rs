@@ -313,9 +313,11 @@ fn members_of_a_group_see_what_the_devices_of_the_others_take() {
     };
     let mut world = world(&(devices + &member(0) + &member(1)));
     let members: Vec<_> = ["m0", "m1"].map(|name| world.prepare(name)).into();
-    let outcome = world.cluster.place_group(&Group { members: &members, min: 2, levels: &[] });
+    let outcome =
+        world.cluster.place_group(&Group { members: &members, min: 2, levels: &[], composite: None });
     assert!(!matches!(outcome, GroupOutcome::Placed { .. }), "12 CPUs on a node with 10");
-    let outcome = world.cluster.place_group(&Group { members: &members, min: 1, levels: &[] });
+    let outcome =
+        world.cluster.place_group(&Group { members: &members, min: 1, levels: &[], composite: None });
     let GroupOutcome::Placed { members: outcomes, .. } = outcome else { panic!("one fits") };
     let placed = outcomes.iter().filter(|outcome| outcome.node().is_some());
     let taken: Vec<NodeAllocatableResourceClaimStatus> =

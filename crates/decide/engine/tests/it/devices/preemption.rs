@@ -263,7 +263,7 @@ fn a_group_preempts_for_the_devices_of_all_its_members() {
     let members = [user("m1", 9, 1), user("m2", 9, 1)].concat();
     let mut world = running(&format!("{}{users}{members}", node(3)), &["a", "b", "c"]);
     let members = [world.prepare("m1"), world.prepare("m2")];
-    let group = Group { members: &members, min: 2, levels: &[] };
+    let group = Group { members: &members, min: 2, levels: &[], composite: None };
     let preempt = |world: &mut World| {
         let found = world.cluster.preempt_group(&group, &[]).expect("victims");
         let victims: Vec<_> = found.victims.iter().map(|victim| victim.name().to_owned()).collect();

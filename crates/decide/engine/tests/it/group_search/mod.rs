@@ -39,7 +39,7 @@ fn place(case: &Case, min: usize, levels: &[GroupLevel<'_>]) -> (GroupOutcome, C
     case.device_objects().device_objects.iter().for_each(|object| cluster.set_device_object(&object.object));
     let members: Vec<PreparedPod> =
         case.members_with_claims().iter().map(|pod| cluster.prepare(pod)).collect();
-    (cluster.place_group(&Group { members: &members, min, levels }), cluster)
+    (cluster.place_group(&Group { members: &members, min, levels, composite: None }), cluster)
 }
 
 fn running(world: &World) -> Vec<Pod> {
@@ -157,6 +157,6 @@ fn equal_members_are_not_tried_in_every_order() {
     let world = text::world(&(nodes + &members + "pod default/zz app=b cpu=1 aff(app=a @zone)"));
     let mut cluster = cluster(&World { pods: Vec::new(), ..world.clone() }, Settings::default());
     let pods: Vec<_> = world.pods.iter().map(|pod| cluster.prepare(&admitted(pod, true))).collect();
-    let outcome = cluster.place_group(&Group { members: &pods, min: 15, levels: &[] });
+    let outcome = cluster.place_group(&Group { members: &pods, min: 15, levels: &[], composite: None });
     assert!(matches!(&outcome, GroupOutcome::Unplaced(failure) if !failure.is_cut), "{outcome:?}");
 }

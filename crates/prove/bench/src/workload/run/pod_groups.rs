@@ -49,7 +49,7 @@ impl Runner<'_> {
         }
         let (pods, members): (Vec<Pod>, Vec<PreparedPod>) = std::mem::take(waiting).into_iter().unzip();
         let levels: Vec<_> = rules.levels.iter().map(|rule| GroupLevel { rule, value: None }).collect();
-        let group = Group { members: &members, min: rules.min, levels: &levels };
+        let group = Group { members: &members, min: rules.min, levels: &levels, composite: None };
         let (outcome, duration) = timed(|| self.cluster.place_group(&group));
         self.samples.add(duration);
         let outcomes = match outcome {

@@ -1,0 +1,257 @@
+//! CompositePodGroups: groups of groups, which are placed as one unit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::object::PodGroupConstraints;
+use super::{GroupKey, GroupKind, GroupRules, PodGroup, TopologyLevel};
+use crate::feature_gates::FeatureGates;
+use crate::object::{NamespacedName, ObjectMeta, nullable};
+
+/// Levels of a hierarchy at most, that of the PodGroups among them.
+const MAX_DEPTH: usize = 4;
+
+/// A CompositePodGroup of `scheduling.k8s.io/v1alpha3`, which is behind the gate `CompositePodGroup`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CompositePodGroup {
+    /// `apiVersion`.
+    #[serde(deserialize_with = "nullable")]
+    pub api_version: String,
+    /// Metadata.
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    /// Specification.
+    #[serde(deserialize_with = "nullable")]
+    pub spec: CompositePodGroupSpec,
+}
+
+/// `spec` of a CompositePodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CompositePodGroupSpec {
+    /// The CompositePodGroup that it belongs to; none: it is the root of its hierarchy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_composite_pod_group_name: Option<String>,
+    /// How its groups are placed.
+    #[serde(deserialize_with = "nullable")]
+    pub scheduling_policy: CompositePolicy,
+    /// Constraints on the nodes of all its groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduling_constraints: Option<PodGroupConstraints>,
+    /// The priority of the hierarchy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+}
+
+/// `spec.schedulingPolicy` of a CompositePodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CompositePolicy {
+    /// Each group is placed by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub basic: Option<Value>,
+    /// All or nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gang: Option<CompositeGangPolicy>,
+}
+
+/// `spec.schedulingPolicy.gang` of a CompositePodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CompositeGangPolicy {
+    /// The required number of groups.
+    #[serde(deserialize_with = "nullable")]
+    pub min_group_count: u32,
+}
+
+/// What a PodGroup or a CompositePodGroup of a hierarchy requires.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartRules {
+    /// The PodGroup; none for a CompositePodGroup.
+    pub group: Option<GroupKey>,
+    /// How many of its pods, or of its groups, have to be placed at least.
+    pub min: usize,
+    /// The topologies whose domains its pods share, the coarsest first.
+    pub levels: Vec<TopologyLevel>,
+    /// Its groups.
+    pub parts: Vec<PartRules>,
+}
+
+/// A part of a hierarchy as it is decided.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupPart {
+    /// Its members without a node, by their index.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<usize>,
+    /// Its groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<GroupPart>,
+    /// How many of these members, or of these groups, have to be placed at least: besides those that run.
+    pub min: usize,
+    /// The topologies whose domains its pods share, with the domain of those that run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<(TopologyLevel, Option<String>)>,
+}
+
+impl PartRules {
+    /// The fewest pods with which it is placed.
+    fn fewest_pods(&self) -> usize {
+        if self.group.is_some() {
+            return self.min;
+        }
+        let mut fewest: Vec<usize> = self.parts.iter().map(PartRules::fewest_pods).collect();
+        fewest.sort_unstable();
+        fewest.iter().take(self.min).sum()
+    }
+
+    /// Its PodGroups, with the number of pods that each requires.
+    pub fn groups(&self) -> Vec<(&GroupKey, usize)> {
+        let own = self.group.iter().map(|group| (group, self.min));
+        own.chain(self.parts.iter().flat_map(PartRules::groups)).collect()
+    }
+
+    /// What is left to decide, for members without a node, and the nodes of those with one, each with its PodGroup. `domain_of` is the
+    /// domain of a node in a topology.
+    pub fn part(
+        &self,
+        pending: &[Option<GroupKey>],
+        running: &[(Option<GroupKey>, String)],
+        domain_of: &impl Fn(&str, &str) -> Option<String>,
+    ) -> GroupPart {
+        self.part_with_nodes(pending, running, domain_of).0
+    }
+
+    fn part_with_nodes<'n>(
+        &self,
+        pending: &[Option<GroupKey>],
+        running: &'n [(Option<GroupKey>, String)],
+        domain_of: &impl Fn(&str, &str) -> Option<String>,
+    ) -> (GroupPart, Vec<&'n str>) {
+        let is_own = |group: &Option<GroupKey>| group.is_some() && *group == self.group;
+        let members = (0..pending.len()).filter(|i| is_own(&pending[*i])).collect();
+        let mut nodes: Vec<&str> =
+            running.iter().filter(|(group, _)| is_own(group)).map(|(_, node)| node.as_str()).collect();
+        let mut n_complete = nodes.len();
+        let mut parts = Vec::new();
+        for part in &self.parts {
+            let (part, of_part) = part.part_with_nodes(pending, running, domain_of);
+            n_complete += usize::from(part.min == 0);
+            nodes.extend(of_part);
+            parts.push(part);
+        }
+        let value = |level: &TopologyLevel| nodes.iter().find_map(|node| domain_of(node, &level.key));
+        let levels = self.levels.iter().map(|level| (level.clone(), value(level))).collect();
+        (GroupPart { members, parts, min: self.min.saturating_sub(n_complete), levels }, nodes)
+    }
+}
+
+/// The hierarchies of PodGroups and CompositePodGroups.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hierarchies {
+    /// By PodGroup, the group that its pods are placed with: that of the root of its hierarchy.
+    pub roots: BTreeMap<GroupKey, GroupKey>,
+    /// The rules of these groups.
+    pub rules: BTreeMap<GroupKey, GroupRules>,
+}
+
+impl Hierarchies {
+    /// Those of some objects. Without the gate `CompositePodGroup`, there are none.
+    pub fn new<'a>(
+        groups: impl Iterator<Item = &'a PodGroup>,
+        composites: impl Iterator<Item = &'a CompositePodGroup>,
+        gates: FeatureGates,
+    ) -> Hierarchies {
+        let mut hierarchies = Hierarchies::default();
+        if !gates.composite_pod_group {
+            return hierarchies;
+        }
+        let composites: BTreeMap<NamespacedName, &CompositePodGroup> =
+            composites.map(|composite| (composite.metadata.namespaced_name(), composite)).collect();
+        let mut children: BTreeMap<NamespacedName, Vec<PartRules>> = BTreeMap::new();
+        let mut broken: BTreeMap<GroupKey, String> = BTreeMap::new();
+        for group in groups.filter(|group| group.key().kind == GroupKind::Scheduling) {
+            let Some(parent) = &group.spec.parent_composite_pod_group_name else { continue };
+            let parent = NamespacedName::new(&group.metadata.namespace, parent);
+            let (root, problem) = root_of(&composites, &parent);
+            let root = GroupKey { kind: GroupKind::Composite, name: root };
+            hierarchies.roots.insert(group.key(), root.clone());
+            if let Some(problem) = problem {
+                broken.insert(root, problem);
+                continue;
+            }
+            let rules = group.rules(gates).unwrap_or(GroupRules { min: 1, ..GroupRules::default() });
+            if let Some(why) = rules.undecided {
+                broken.insert(root, why);
+            }
+            let (group, min, levels) = (Some(group.key()), rules.min, rules.levels);
+            children.entry(parent).or_default().push(PartRules { group, min, levels, parts: Vec::new() });
+        }
+        for root in hierarchies.roots.values().collect::<BTreeSet<_>>() {
+            let rules = match composites.get(&root.name).filter(|_| !broken.contains_key(root)) {
+                None => GroupRules { undecided: broken.get(root).cloned(), ..GroupRules::default() },
+                Some(composite) => {
+                    let part = part_of(composite, &composites, &children);
+                    GroupRules {
+                        min: part.fewest_pods(),
+                        levels: part.levels.clone(),
+                        without_preemption: Some("not supported for composite pod groups."),
+                        priority: composite.spec.priority,
+                        composite: Some(Box::new(part)),
+                        ..GroupRules::default()
+                    }
+                }
+            };
+            hierarchies.rules.insert(root.clone(), rules);
+        }
+        hierarchies
+    }
+}
+
+/// The root above a CompositePodGroup, or the one that ends the way there, with what is wrong.
+fn root_of(
+    composites: &BTreeMap<NamespacedName, &CompositePodGroup>,
+    parent: &NamespacedName,
+) -> (NamespacedName, Option<String>) {
+    let mut at = parent.clone();
+    for _ in 1..MAX_DEPTH {
+        let Some(composite) = composites.get(&at) else {
+            let problem = format!("its CompositePodGroup {at} does not exist: create it");
+            return (at, Some(problem));
+        };
+        match &composite.spec.parent_composite_pod_group_name {
+            None => return (at, None),
+            Some(parent) => at = NamespacedName::new(at.namespace(), parent),
+        }
+    }
+    let problem =
+        format!("its hierarchy of CompositePodGroups is a circle, or has more than {MAX_DEPTH} levels");
+    (parent.clone(), Some(problem))
+}
+
+fn part_of(
+    composite: &CompositePodGroup,
+    composites: &BTreeMap<NamespacedName, &CompositePodGroup>,
+    groups: &BTreeMap<NamespacedName, Vec<PartRules>>,
+) -> PartRules {
+    let CompositePodGroup { metadata, spec, .. } = composite;
+    let name = metadata.namespaced_name();
+    let is_child = |other: &&&CompositePodGroup| {
+        other.metadata.namespace == metadata.namespace
+            && other.spec.parent_composite_pod_group_name.as_ref() == Some(&metadata.name)
+    };
+    let mut parts: Vec<PartRules> = composites
+        .values()
+        .filter(is_child)
+        .map(|child| part_of(child, composites, groups))
+        .filter(|part| !part.parts.is_empty())
+        .collect();
+    parts.extend(groups.get(&name).into_iter().flatten().cloned());
+    let constraints = spec.scheduling_constraints.iter().flat_map(|constraints| &constraints.topology);
+    let levels = constraints.take(1).map(|topology| TopologyLevel::required(&topology.key)).collect();
+    let gang = spec.scheduling_policy.gang.as_ref();
+    PartRules { group: None, min: gang.map_or(1, |gang| gang.min_group_count as usize), levels, parts }
+}
