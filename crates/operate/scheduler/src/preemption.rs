@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_api::journal::Entry;
+use berth_client::events::ObjectReference;
 use berth_engine::{NotEligible, Preemption, Victims};
 use berth_mirror::Source;
 use tokio::time::Instant;
@@ -13,11 +14,12 @@ use crate::queue::PodId;
 
 /// Preempts for an unschedulable pod: nominates it to a node, and evicts its victims there or, if its profile says so, on several
 /// nodes. Returns the message of the
-/// attempt with the result. `of_claims`: what another plugin says in PostFilter if nothing helps.
+/// attempt with the result. `of_claims`: what another plugin says in PostFilter if nothing helps; `group`: the PodGroup of the pod.
 pub(crate) fn preempt(
     context: &mut Context,
     id: PodId,
     (message, of_claims): (String, &str),
+    group: Option<ObjectReference>,
     period: Duration,
 ) -> String {
     if let Some(why) = context.state.mirror.unreadable(Source::Budgets) {
@@ -51,7 +53,7 @@ pub(crate) fn preempt(
         None => message,
     };
     match preemption {
-        Preemption::Victims(victims) => evict(context, id, victims, began),
+        Preemption::Victims(victims) => evict(context, (id, group), victims, began),
         // While victims of this pod terminate, its nomination stays. It is decided again when those that other attempts
         // evict from its node are gone.
         Preemption::NotEligible(NotEligible::VictimsTerminating) => queued.preemption = Some(Vec::new()),
@@ -61,7 +63,12 @@ pub(crate) fn preempt(
     message
 }
 
-fn evict(context: &mut Context, id: PodId, victims: Victims, chosen_at: Instant) {
+fn evict(
+    context: &mut Context,
+    (id, group): (PodId, Option<ObjectReference>),
+    victims: Victims,
+    chosen_at: Instant,
+) {
     let Some(queued) = context.pending.pods.get_mut(id) else { return };
     let pod = queued.pod.clone();
     context.state.cluster.nominate_for_victims(queued.decided(), &victims.node, &victims.victims);
@@ -78,6 +85,6 @@ fn evict(context: &mut Context, id: PodId, victims: Victims, chosen_at: Instant)
     let found: Vec<_> = victims.victims.into_iter().filter_map(|name| context.state.victim(name)).collect();
     queued.preemption = Some(found.clone());
     context.pending.clear_nominations(&mut context.state, &victims.nominations);
-    let eviction = Eviction { id, pod, group: None, node: victims.node.into(), victims: found, chosen_at };
+    let eviction = Eviction { id, pod, group, node: victims.node.into(), victims: found, chosen_at };
     context.pending.statuses.evict(&mut context.pending.pods, eviction);
 }

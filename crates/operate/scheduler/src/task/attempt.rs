@@ -65,7 +65,11 @@ impl Scheduler {
                 let message = match free_claims(context, &mut self.devices, id) {
                     // As a success of PostFilter: no pods are preempted as well.
                     ClaimsFreed::One(done) => message + done,
-                    ClaimsFreed::None(why) => preempt(context, id, (message, why), self.flush_after),
+                    ClaimsFreed::None(why) => {
+                        let pod = context.pending.pods.get(id).map(|queued| queued.pod.clone());
+                        let group = pod.and_then(|pod| self.groups.object_of(&pod));
+                        preempt(context, id, (message, why), group, self.flush_after)
+                    }
                 };
                 self.fail(id, FailureReason::Unschedulable, message, plugins);
             }
