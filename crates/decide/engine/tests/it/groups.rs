@@ -144,12 +144,12 @@ fn room_is_held_where_the_fewest_pods_of_lower_or_equal_priority_have_to_end() {
     let reserve = |cluster: &mut Cluster, n: usize, zone: Option<&str>, staying: &[&str]| {
         let levels = [GroupLevel { rule: &TopologyLevel::required(ZONE), value: zone }];
         let staying: Vec<_> = staying.iter().map(|name| NamespacedName::new("default", name)).collect();
-        let group = Group { members: &members[..n], min: n, levels: &levels };
+        let group = Group { members: &members[..n], min: n, levels: &levels, composite: None };
         let found = cluster.reserve_group(&group, &staying)?;
         let awaited: Vec<_> = found.victims.iter().map(|pod| pod.name()).collect();
         Some(format!("{}: {}", found.nodes.iter().flatten().cloned().collect::<String>(), awaited.join(" ")))
     };
-    let group = Group { members: &members[..2], min: 2, levels: &[] };
+    let group = Group { members: &members[..2], min: 2, levels: &[], composite: None };
     let preempted = cluster.preempt_group(&group, &[]);
     assert_eq!(reserve(&mut cluster, 2, None, &[]).as_deref(), Some("ba: a-2"));
     assert_eq!(reserve(&mut cluster, 2, None, &["a-2"]).as_deref(), Some("ba: a-1"));
