@@ -126,7 +126,7 @@ pub(crate) fn models(state: &State) -> Vec<DeviceModel> {
     let mut known_scopes: HashMap<&NodeScope, bool> = HashMap::new();
     let mut has_node = |scope| {
         *known_scopes.entry(scope).or_insert_with(|| match scope {
-            NodeScope::Node(name) => state.find_node(name).is_some(),
+            NodeScope::Node(name) | NodeScope::SelectedNode(name) => state.find_node(name).is_some(),
             scope => state.nodes.iter().any(|(_, node)| scope.includes(&state.symbols, node)),
         })
     };

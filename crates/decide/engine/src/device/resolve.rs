@@ -10,7 +10,8 @@ use super::score::score_of_allocated;
 use super::{AllocatableRules, CycleClaim, CycleDevices, DeviceRules, ExtendedResource, Requested};
 use crate::state::State;
 use crate::state::device::{
-    ClaimRecord, ClaimSpec, ClassRecord, Consumer, NodeScope, PodDevices, Readiness, StatedClaim,
+    ClaimRecord, ClaimRequest, ClaimSpec, ClassRecord, Consumer, NodeScope, PodDevices, Readiness,
+    StatedClaim,
 };
 
 impl CycleDevices {
@@ -179,6 +180,13 @@ fn named_claims<'a>(state: &'a State, pod: &'a PodDevices) -> Result<Vec<NamedCl
 
 /// The classes of the requests of a claim.
 fn classes_of(state: &State, spec: &ClaimSpec) -> Result<Arc<[Arc<ClassRecord>]>, String> {
+    // A request of a later version of the API says in another way what it is for.
+    let is_unknown = |request: &&ClaimRequest| {
+        request.alternatives.is_empty() || request.alternatives.iter().any(|each| each.class.is_empty())
+    };
+    if let Some(request) = spec.requests.iter().find(is_unknown) {
+        return Err(format!("request {}: unsupported request type", request.name));
+    }
     let class = |alternative: &crate::state::device::Alternative| {
         let (name, class) = (&alternative.full_name, &alternative.class);
         let missing = || format!("request {name}: device class {class} does not exist");

@@ -198,6 +198,7 @@ fn node_selector(node: &str, places: &[(&SliceRecord, &DeviceRecord)]) -> Option
         match scope {
             _ if device.binds_to_node => return Some(only(node)),
             NodeScope::Node(_) => return Some(only(node)),
+            NodeScope::SelectedNode(name) => add_new(&[named(name)], &mut term.match_fields),
             NodeScope::Selected { selector, .. } => {
                 if let [of_device] = &*selector.node_selector_terms {
                     add_new(&of_device.match_fields, &mut term.match_fields);
@@ -227,12 +228,12 @@ fn add_new(from: &[SelectorRequirement], to: &mut Vec<SelectorRequirement>) {
 }
 
 fn only(node: &str) -> NodeSelector {
-    let requirement = SelectorRequirement {
-        key: "metadata.name".to_owned(),
-        operator: "In".to_owned(),
-        values: vec![node.to_owned()],
-    };
-    of_term(NodeSelectorTerm { match_fields: vec![requirement], ..NodeSelectorTerm::default() })
+    of_term(NodeSelectorTerm { match_fields: vec![named(node)], ..NodeSelectorTerm::default() })
+}
+
+fn named(node: &str) -> SelectorRequirement {
+    let (key, operator) = ("metadata.name".to_owned(), "In".to_owned());
+    SelectorRequirement { key, operator, values: vec![node.to_owned()] }
 }
 
 fn of_term(term: NodeSelectorTerm) -> NodeSelector {

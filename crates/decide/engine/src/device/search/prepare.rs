@@ -68,6 +68,9 @@ impl<'a> Search<'a> {
     pub(in crate::device) fn prepare(&mut self) -> Result<(), Stop> {
         for i in 0..self.claims.len() {
             let claim = self.claims[i];
+            if let Some(what) = &claim.spec.unsupported {
+                return Err(Stop::Error(format!("claim {}, {what}", claim.claim)));
+            }
             let mut classes = claim.classes.iter();
             let mut of_claim = Vec::new();
             let mut n_devices = 0;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use berth_api::object::Toleration;
 use berth_api::object::device::{
-    AllocationResult, CapacityRequirements, DeviceConstraint, DeviceReadiness, DeviceRequest, ResourceClaim,
+    ALLOCATION_MODE_ALL, ALLOCATION_MODE_EXACT_COUNT, AllocationResult, CapacityRequirements,
+    DeviceConstraint, DeviceReadiness, DeviceRequest, DeviceSelector, ResourceClaim,
     ResourceClaimConsumerReference, ResourceClaimSpec,
 };
 use berth_api::resource::POD_GROUPS;
@@ -25,6 +26,8 @@ use crate::state::interned::intern::{Symbol, Symbols};
 pub(crate) struct ClaimSpec {
     pub(crate) requests: Box<[ClaimRequest]>,
     pub(crate) constraints: Box<[Constraint]>,
+    /// What a later version of the API has put into it, in kube-scheduler's words: nothing is allocated.
+    pub(crate) unsupported: Option<String>,
     /// As it is written.
     pub(crate) source: ResourceClaimSpec,
 }
@@ -98,7 +101,6 @@ impl ClaimSpec {
             {
                 (Some(attribute), _) => (attribute.as_str(), false),
                 (None, Some(attribute)) => (attribute.as_str(), true),
-                // No device has an attribute without a name: nothing satisfies it.
                 (None, None) => ("", false),
             };
             Constraint {
@@ -110,6 +112,7 @@ impl ClaimSpec {
         ClaimSpec {
             requests: requests.collect(),
             constraints: source.devices.constraints.iter().map(constraint).collect(),
+            unsupported: unsupported(source),
             source: source.clone(),
         }
     }
@@ -200,6 +203,31 @@ impl ClaimRequest {
     }
 }
 
+/// What a later version of the API has put into a specification.
+fn unsupported(source: &ResourceClaimSpec) -> Option<String> {
+    let of_fields = |name: &str, selectors: &[DeviceSelector], mode: &str| {
+        if let Some(i) = selectors.iter().position(|selector| selector.cel.is_none()) {
+            let what = "CEL expression empty (unsupported selector type?)";
+            return Some(format!("request {name}, selector #{i}: {what}"));
+        }
+        let is_known = matches!(mode, "" | ALLOCATION_MODE_EXACT_COUNT | ALLOCATION_MODE_ALL);
+        (!is_known).then(|| format!("request {name}: unsupported count mode {mode}"))
+    };
+    let of_request = |request: &DeviceRequest| match &request.exactly {
+        Some(fields) => of_fields(&request.name, &fields.selectors, &fields.allocation_mode),
+        None => (request.first_available.iter())
+            .find_map(|fields| of_fields(&fields.name, &fields.selectors, &fields.allocation_mode)),
+    };
+    let constraints = &source.devices.constraints;
+    let of_constraints = || {
+        let is_unknown =
+            |each: &DeviceConstraint| each.match_attribute.is_none() && each.distinct_attribute.is_none();
+        let i = constraints.iter().position(is_unknown)?;
+        Some(format!("constraint #{i}: empty constraint (unsupported constraint type?)"))
+    };
+    source.devices.requests.iter().find_map(of_request).or_else(of_constraints)
+}
+
 /// As the API server defaults it.
 fn defaulted(toleration: &Toleration) -> Toleration {
     let mut toleration = toleration.clone();
@@ -212,7 +240,7 @@ fn defaulted(toleration: &Toleration) -> Toleration {
 /// What requests and their alternatives have in common.
 struct AlternativeFields<'a> {
     class: &'a str,
-    selectors: &'a [berth_api::object::device::DeviceSelector],
+    selectors: &'a [DeviceSelector],
     is_for_all: bool,
     count: i64,
     admin_access: bool,

@@ -144,14 +144,14 @@ impl SliceRecord {
         match &self.scope {
             // Counters are read with every slice of their pool.
             _ if !self.counter_sets.is_empty() => Some(Vec::new()),
-            NodeScope::Node(name) => Some(vec![name]),
+            NodeScope::Node(name) | NodeScope::SelectedNode(name) => Some(vec![name]),
             NodeScope::None => Some(Vec::new()),
             NodeScope::All | NodeScope::Selected { .. } => None,
             NodeScope::PerDevice => {
                 let mut names = Vec::new();
                 for device in &self.devices {
                     match &device.scope {
-                        NodeScope::Node(name) => names.push(name),
+                        NodeScope::Node(name) | NodeScope::SelectedNode(name) => names.push(name),
                         NodeScope::None | NodeScope::PerDevice => {}
                         NodeScope::All | NodeScope::Selected { .. } => return None,
                     }

@@ -14,6 +14,8 @@ use crate::state::node::condition::NodeSelectorMatcher;
 pub(crate) enum NodeScope {
     /// The node of this name.
     Node(Arc<str>),
+    /// The node of this name, by a selector that names no other.
+    SelectedNode(Arc<str>),
     All,
     Selected {
         matcher: Arc<NodeSelectorMatcher>,
@@ -35,7 +37,10 @@ impl NodeScope {
         match (node_name, selector) {
             (Some(name), _) if !name.is_empty() => NodeScope::Node(name.into()),
             _ if all_nodes => NodeScope::All,
-            (_, Some(selector)) => NodeScope::selected(symbols, selector),
+            (_, Some(selector)) => match NodeScope::selected(symbols, selector) {
+                NodeScope::Node(name) => NodeScope::SelectedNode(name),
+                scope => scope,
+            },
             _ => NodeScope::None,
         }
     }
@@ -65,7 +70,7 @@ impl NodeScope {
     /// Whether a node is one of them. For [`NodeScope::PerDevice`] that depends on the device.
     pub(crate) fn includes(&self, symbols: &Symbols, node: &NodeRecord) -> bool {
         match self {
-            NodeScope::Node(name) => symbols.text(node.name) == &**name,
+            NodeScope::Node(name) | NodeScope::SelectedNode(name) => symbols.text(node.name) == &**name,
             NodeScope::All => true,
             NodeScope::Selected { matcher, .. } => matcher.matches(symbols, node),
             NodeScope::PerDevice | NodeScope::None => false,

@@ -300,3 +300,35 @@ fn a_pod_that_a_failing_selector_keeps_from_all_nodes_wakes_when_no_node_has_the
         assert_eq!(world.placed("p"), "n0: r0=a");
     }
 }
+
+#[test]
+fn an_allocation_is_for_the_nodes_that_all_selectors_of_its_devices_select() {
+    let of_pool = |pool: &str, selector: &str| {
+        format!(
+            "---\n{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: {pool}}}, spec: {{driver: gpu.example.com, {selector}, \
+             pool: {{name: {pool}, generation: 1, resourceSliceCount: 1}}, devices: [{{name: {pool}}}]}}}}\n"
+        )
+    };
+    let zone = "matchExpressions: [{key: zone, operator: In, values: [a]}]";
+    let name = "matchFields: [{key: metadata.name, operator: In, values: [n0]}]";
+    let slices = |third: &str| {
+        of_pool("p0", &format!("nodeSelector: {{nodeSelectorTerms: [{{{zone}}}]}}"))
+            + &of_pool("p1", &format!("nodeSelector: {{nodeSelectorTerms: [{{{name}}}]}}"))
+            + &of_pool("p2", third)
+    };
+    let nodes = nodes(1).replace("{name: n0}", "{name: n0, labels: {zone: a}}");
+    let claims = pod_with_claim("p", &requests(&[", count: 3"]));
+    let mut selector_with = |third: &str| {
+        let mut world = world(&(nodes.clone() + CLASS + &slices(third) + &claims));
+        let Outcome::Placed { devices: Some(devices), .. } = world.place("p") else { panic!("placed") };
+        let allocation = devices.claims.into_iter().next().and_then(|claim| claim.allocation).expect("new");
+        serde_json::to_value(allocation.node_selector).expect("JSON")
+    };
+    let field = serde_json::json!([{"key": "metadata.name", "operator": "In", "values": ["n0"]}]);
+    let label = serde_json::json!([{"key": "zone", "operator": "In", "values": ["a"]}]);
+    let both = serde_json::json!({"nodeSelectorTerms": [{"matchExpressions": label, "matchFields": field}]});
+    assert_eq!(selector_with("allNodes: true"), both);
+    // A device of one node keeps all others on it.
+    let node = serde_json::json!({"nodeSelectorTerms": [{"matchFields": field}]});
+    assert_eq!(selector_with("nodeName: n0"), node);
+}

@@ -82,3 +82,36 @@ fn a_claim_whose_device_has_disappeared_keeps_it_until_the_claim_is_gone() {
     }
     assert_eq!(world.cluster.table_sizes()["allocated devices"], 0);
 }
+
+#[test]
+fn nothing_is_allocated_by_guess_for_fields_of_a_later_version() {
+    let request =
+        |fields: &str| format!("requests: [{{name: r0, exactly: {{deviceClassName: gpu{fields}}}}}]");
+    let alternatives =
+        "requests: [{name: r0, firstAvailable: [{name: s, deviceClassName: gpu, allocationMode: Half}]}]";
+    for (devices, expected) in [
+        (request(", allocationMode: Half"), "request r0: unsupported count mode Half"),
+        (alternatives.to_owned(), "request s: unsupported count mode Half"),
+        (
+            request(", selectors: [{cel: {expression: 'true'}}, {other: {}}]"),
+            "request r0, selector #1: CEL expression empty (unsupported selector type?)",
+        ),
+        (
+            request("") + ", constraints: [{matchAttribute: gpu.example.com/numa}, {sameAttribute: x}]",
+            "constraint #1: empty constraint (unsupported constraint type?)",
+        ),
+    ] {
+        let mut world = world(
+            &(nodes(1) + CLASS + &slice("n0", "{name: a}, {name: b}") + &pod_with_claim("p", &devices)),
+        );
+        let expected = format!("claim default/p, {expected}");
+        let message = world.placed("p");
+        assert!(message.ends_with(&expected), "{message}");
+    }
+    for devices in ["requests: [{name: r0}]", "requests: [{name: r0, exactly: {}}]"] {
+        let mut world =
+            world(&(nodes(1) + CLASS + &slice("n0", "{name: a}") + &pod_with_claim("p", devices)));
+        let expected = "0/1 nodes are available: request r0: unsupported request type.";
+        assert_eq!(message(&mut world, "p"), expected);
+    }
+}
