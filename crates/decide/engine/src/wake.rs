@@ -64,7 +64,7 @@ impl ClusterChange {
             Change::Device(change) => match change {
                 DeviceChange::Slice => "ResourceSliceUpdate",
                 DeviceChange::Class => "DeviceClassUpdate",
-                DeviceChange::Claim(_) => "ResourceClaimUpdate",
+                DeviceChange::Claim { .. } => "ResourceClaimUpdate",
             },
         }
     }

@@ -36,7 +36,11 @@ pub(crate) enum DeviceChange {
     Slice,
     Class,
     /// A claim, or what is assumed of it.
-    Claim(NamespacedName),
+    Claim {
+        name: NamespacedName,
+        /// Whether devices that it had may be free.
+        frees: bool,
+    },
 }
 
 /// A change of an object that decides where pods with volumes may run. Removed objects are left out where they can help

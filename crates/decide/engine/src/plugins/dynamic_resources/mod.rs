@@ -287,13 +287,12 @@ impl Hints for DeviceHints {
     fn hint(&self, context: Context<'_>, change: &Change) -> QueueingHint {
         let Some(devices) = &context.cycle.devices else { return QueueingHint::Skip };
         QueueingHint::queue_if(match change {
-            // Devices may be free, or the claim is one of the pod.
             Change::Device(DeviceChange::Slice | DeviceChange::Class) => true,
-            Change::Device(DeviceChange::Claim(name)) => {
+            // Devices may be free, or the claim is one of the pod.
+            Change::Device(DeviceChange::Claim { name, frees }) => {
                 let names = |claim: &StatedClaim| matches!(claim, StatedClaim::Named(n) | StatedClaim::Made(n) if n == name);
-                !devices.rules.unallocated.is_empty()
-                    || !devices.rules.extended.is_empty()
-                    || devices.problem.is_some()
+                let waits = || !devices.rules.unallocated.is_empty() || !devices.rules.extended.is_empty();
+                *frees && (waits() || devices.problem.is_some())
                     || devices.pod.claims.iter().any(|entry| names(&entry.claim))
             }
             // A selector that fails for a device of one node ends the attempt on all: another node, without this device, may help.

@@ -48,7 +48,7 @@ impl State {
         for decided in &assumed.devices.claims {
             if decided.extended.is_some() {
                 self.end_extended(&assumed.pod, &assumed.uid);
-                self.record_devices(|| DeviceChange::Claim(decided.claim.clone()));
+                self.record_devices(|| DeviceChange::Claim { name: decided.claim.clone(), frees: true });
                 continue;
             }
             let Some(claim) = self.devices.claims.get_mut(&decided.claim) else { continue };
@@ -71,7 +71,7 @@ impl State {
                 }
                 self.symbols.release_all(assumed.scope.symbols());
             }
-            self.record_devices(|| DeviceChange::Claim(decided.claim.clone()));
+            self.record_devices(|| DeviceChange::Claim { name: decided.claim.clone(), frees: true });
         }
     }
 
@@ -85,10 +85,10 @@ impl State {
     }
 
     /// Ends what is assumed of the extended resources of a pod, if anything is.
-    pub(super) fn end_extended(&mut self, pod: &NamespacedName, uid: &str) {
-        if let Some(assumed) = self.devices.assumed_extended.remove(&(pod.clone(), uid.into())) {
-            self.count_allocation(Some(&assumed), false);
-            self.symbols.release_all(assumed.scope.symbols());
-        }
+    pub(super) fn end_extended(&mut self, pod: &NamespacedName, uid: &str) -> Option<Arc<Allocation>> {
+        let assumed = self.devices.assumed_extended.remove(&(pod.clone(), uid.into()))?;
+        self.count_allocation(Some(&assumed), false);
+        self.symbols.release_all(assumed.scope.symbols());
+        Some(assumed)
     }
 }

@@ -304,6 +304,14 @@ impl ClaimRecord {
         }
     }
 
+    /// Whether its pods fare as with another state of it.
+    pub(super) fn is_as(&self, other: &ClaimRecord) -> bool {
+        (&self.uid, &self.spec, self.is_deleting, self.readiness)
+            == (&other.uid, &other.spec, other.is_deleting, other.readiness)
+            && (&self.written, &self.assumed) == (&other.written, &other.assumed)
+            && (&self.consumers, &self.pod, &self.group) == (&other.consumers, &other.pod, &other.group)
+    }
+
     /// What is allocated or assumed.
     pub(crate) fn allocation(&self) -> Option<&Arc<Allocation>> {
         self.written.as_ref().or(self.assumed.as_ref())

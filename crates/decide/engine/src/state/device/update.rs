@@ -200,16 +200,21 @@ impl State {
             self.count_allocation(was.as_deref(), false);
             self.count_allocation(is.as_deref(), true);
         }
+        let mut frees = was.is_some() && was != is;
+        let is_as_before = before.as_ref().is_some_and(|before| before.is_as(&record));
         if let Some(before) = before {
             self.devices.index_extended(&name, &before, false);
             self.symbols.release_all(before.symbols());
         }
         self.devices.index_extended(&name, &record, true);
         if let Some((pod, uid)) = record.extended_resources_of() {
-            self.end_extended(&NamespacedName::new(name.namespace(), pod), uid);
+            let assumed = self.end_extended(&NamespacedName::new(name.namespace(), pod), uid);
+            frees |= assumed.is_some_and(|assumed| is.is_none_or(|is| assumed.devices != is.devices));
         }
         self.devices.claims.insert(name.clone(), record);
-        self.record_devices(|| DeviceChange::Claim(name));
+        if frees || !is_as_before {
+            self.record_devices(|| DeviceChange::Claim { name, frees });
+        }
     }
 
     fn remove_resource_claim(&mut self, name: &NamespacedName) {
@@ -217,7 +222,7 @@ impl State {
         self.devices.index_extended(name, &before, false);
         self.count_allocation(before.allocation().cloned().as_deref(), false);
         self.symbols.release_all(before.symbols());
-        self.record_devices(|| DeviceChange::Claim(name.clone()));
+        self.record_devices(|| DeviceChange::Claim { name: name.clone(), frees: true });
     }
 
     /// Counts the devices of an allocation, or counts them no longer.

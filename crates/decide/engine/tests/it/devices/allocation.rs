@@ -318,7 +318,7 @@ fn an_allocation_is_for_the_nodes_that_all_selectors_of_its_devices_select() {
     };
     let nodes = nodes(1).replace("{name: n0}", "{name: n0, labels: {zone: a}}");
     let claims = pod_with_claim("p", &requests(&[", count: 3"]));
-    let mut selector_with = |third: &str| {
+    let selector_with = |third: &str| {
         let mut world = world(&(nodes.clone() + CLASS + &slices(third) + &claims));
         let Outcome::Placed { devices: Some(devices), .. } = world.place("p") else { panic!("placed") };
         let allocation = devices.claims.into_iter().next().and_then(|claim| claim.allocation).expect("new");
@@ -331,4 +331,50 @@ fn an_allocation_is_for_the_nodes_that_all_selectors_of_its_devices_select() {
     // A device of one node keeps all others on it.
     let node = serde_json::json!({"nodeSelectorTerms": [{"matchFields": field}]});
     assert_eq!(selector_with("nodeName: n0"), node);
+}
+
+/// Its devices are those that are allocated to `q`; pods wait for others, and for their own claims.
+#[test]
+fn a_pod_that_waits_for_devices_wakes_when_some_are_free_or_its_own_claim_has_changed() {
+    let status = |allocation: &str, consumer: &str| {
+        let consumer = match consumer {
+            "" => String::new(),
+            uid => format!(", reservedFor: [{{resource: pods, name: {uid}, uid: {uid}}}]"),
+        };
+        format!(", status: {{{allocation}{consumer}}}}}\n")
+    };
+    let with = |claim: String, status: &str| {
+        claim.trim_end().strip_suffix('}').map(|start| format!("{start}{status}"))
+    };
+    let has_a =
+        "allocation: {devices: {results: [{request: r0, driver: gpu.example.com, pool: n0, device: a}]}}";
+    let claims = |name: &str| claim(name, &requests(&[""]));
+    let q = |status: &str| with(claims("q"), status).expect("a claim");
+    let objects = nodes(1)
+        + CLASS
+        + &slice("n0", "{name: a}")
+        + &q(&status(has_a, "first"))
+        + &pod_with_claim("p", &requests(&[""]));
+    let wakes = |change: &str| {
+        let mut world = world(&objects);
+        assert_eq!(world.placed("p"), unplaced(1, NOT_ALL));
+        let prepared = world.prepare("p");
+        let conditions = world.cluster.wake_conditions(&prepared);
+        world.cluster.record_changes(true);
+        for object in &Inventory::from_text(change).expect("objects").device_objects {
+            world.cluster.set_device_object(&object.object);
+        }
+        let changes = world.cluster.take_changes();
+        changes.iter().any(|change| world.cluster.could_help(&conditions, change))
+    };
+    assert!(wakes(&q("}\n")), "its device is free");
+    assert!(!wakes(&q(&status(has_a, "other"))), "another pod has the device");
+    assert!(!wakes(&claims("new")), "a claim of another pod is made");
+    let finalized = claims("p").replace("uid: uid-p", "uid: uid-p, finalizers: [f]");
+    assert!(!wakes(&finalized), "nothing of the claim matters that is new");
+    assert!(wakes(&claims("p").replace("uid: uid-p", "uid: uid-new")), "the claim of the pod is made again");
+    assert!(
+        wakes(&with(claims("p"), &status(has_a, "")).expect("a claim")),
+        "the claim of the pod is allocated"
+    );
 }
