@@ -115,3 +115,36 @@ fn a_group_that_is_disrupted_as_a_whole_stays_and_the_reason_is_given() {
     assert_eq!(planned("{single: {}}"), (1, Vec::new()));
     assert_eq!(planned("{all: {}}"), (0, vec!["x: its group is disrupted as a whole".to_owned()]));
 }
+
+#[test]
+fn a_member_of_a_gang_is_not_planned_for_without_the_others() {
+    let objects = "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 4, pods: 9}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: b}, status: {allocatable: {cpu: 4, pods: 9}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: c}, status: {allocatable: {cpu: 2, pods: 9}}}
+---
+{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: g, namespace: default}, spec: {minMember: 2}}
+";
+    let pod = |name: &str, cpu: usize, node: &str, labels: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default, labels: {{{labels}}}, ownerReferences: [{{apiVersion: apps/v1, \
+             kind: ReplicaSet, name: r, uid: r, controller: true}}]}}, spec: {{nodeName: {node}, containers: [{{name: c, image: i, resources: {{requests: \
+             {{cpu: {cpu}}}}}}}]}}}}\n"
+        )
+    };
+    let member = "scheduling.x-k8s.io/pod-group: g";
+    let pods = [
+        pod("x1", 1, "a", ""),
+        pod("x2", 1, "b", ""),
+        pod("m1", 4, "\"\"", member),
+        pod("m2", 4, "\"\"", member),
+    ];
+    let inventory = Inventory::from_text(&(objects.to_owned() + &pods.concat())).expect("well-formed");
+    let simulation =
+        Simulation::as_is(inventory, SimulationOptions::default()).expect("the objects are valid");
+    let member = simulation.pods().iter().position(|pod| pod.pod.metadata.name == "m1").expect("the member");
+    let request = Request::new(vec![Goal::Defragment], Timestamp::MAX);
+    let plan = simulation.rebalance(&request, Some(&[member]));
+    assert_eq!((plan.moves.len(), plan.placed.len()), (2, 2), "{plan:?}");
+}
