@@ -7,7 +7,6 @@ use berth_rebalance::Move;
 use jiff::{SignedDuration, Timestamp};
 
 use super::objects::{Objects, is_of, is_ready, key};
-use crate::evict::Eviction;
 
 /// A pod that waits longer for a node is not placed at once.
 const NEW: SignedDuration = SignedDuration::from_secs(10);
@@ -65,19 +64,6 @@ impl Step {
     /// Whether it is the same move.
     pub(crate) fn is_same(&self, other: &Step) -> bool {
         (&self.uid, &self.made.from, &self.made.to) == (&other.uid, &other.made.from, &other.made.to)
-    }
-
-    /// The eviction.
-    pub(crate) fn eviction(&self) -> Eviction {
-        let Move { from, to, goal, .. } = &self.made;
-        Eviction {
-            namespace: self.pod.namespace().to_owned(),
-            name: self.pod.name().to_owned(),
-            uid: self.uid.clone(),
-            message: format!("It moves from {from} to {} for the goal {goal}", self.targets.join(" or ")),
-            moves_to: Some(to.clone()).filter(|_| self.follows),
-            is_move: true,
-        }
     }
 
     /// `metadata.uid` of the controller.

@@ -13,7 +13,7 @@ use super::enforcer::Enforcer;
 use super::rebalancer::{MARKED_FOR, Phase};
 use super::victims::instant;
 use crate::completion::{Completion, Sent};
-use crate::evict::EvictionOutcome;
+use crate::evict::{Eviction, EvictionOutcome};
 use crate::evictions::Evictions;
 use crate::limiter::Candidate;
 use crate::limits::Limits;
@@ -26,10 +26,22 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// With more pods, plans are made on another thread.
 const PLANNED_AT_ONCE: usize = 2_000;
 
+fn eviction(step: &Step) -> Eviction {
+    let Move { from, to, goal, .. } = &step.made;
+    Eviction {
+        namespace: step.pod.namespace().to_owned(),
+        name: step.pod.name().to_owned(),
+        uid: step.uid.clone(),
+        message: format!("It moves from {from} to {} for the goal {goal}", step.targets.join(" or ")),
+        moves_to: Some(to.clone()).filter(|_| step.follows),
+        is_move: true,
+    }
+}
+
 /// A step that is counted is not made.
 fn cancel(limits: &mut Limits, evictions: &mut Evictions, step: &Step) {
     limits.cancel(&step.uid);
-    evictions.unmark(step.eviction());
+    evictions.unmark(eviction(step));
 }
 
 impl Enforcer {
@@ -67,8 +79,9 @@ impl Enforcer {
             rebalancer.at = now + LOOK_AGAIN;
             return;
         }
-        // The check right before the eviction is the only one that a step of the plan needs.
-        let made = rebalancer.rest.first().filter(|_| !self.options.dry_run);
+        // The check right before the eviction is the only one that a step of the plan needs, unless nodes have changed: it may wait long.
+        let asks = std::mem::take(&mut rebalancer.has_other_nodes) || self.options.dry_run;
+        let made = rebalancer.rest.first().filter(|_| !asks);
         let schedulers = &rebalancer.options.following_schedulers;
         match made.and_then(|made| Step::new(&rebalancer.objects, made, vec![made.to.clone()], schedulers)) {
             Some(step) => {
@@ -229,7 +242,7 @@ impl Enforcer {
             return;
         }
         let step = step.clone();
-        self.evictions.mark(step.eviction());
+        self.evictions.mark(eviction(&step));
         rebalancer.phase = Phase::Marking(step);
     }
 
@@ -275,7 +288,7 @@ impl Enforcer {
             return;
         };
         let from = &step.made.from;
-        let sent = Sent { eviction: step.eviction(), node: from.clone(), workload: facts.workload.clone() };
+        let sent = Sent { eviction: eviction(&step), node: from.clone(), workload: facts.workload.clone() };
         rebalancer.progress.doing(format!("moves {} from {from} to {}", step.pod, step.targets.join(" or ")));
         self.evictions.add_without_rule(&step.uid);
         self.evictions.send(vec![sent], false);

@@ -41,6 +41,8 @@ pub(super) struct Rebalancer {
     pub(super) phase: Phase,
     /// When to look at the plan.
     pub(super) at: Instant,
+    /// Whether a node has changed since the plan was looked at.
+    pub(super) has_other_nodes: bool,
     /// What is left of the plan.
     pub(super) rest: Vec<Move>,
     pub(super) exceptions: Exceptions,
@@ -64,6 +66,7 @@ impl Rebalancer {
             objects: Arc::default(),
             phase: Phase::Idle,
             at: Instant::now(),
+            has_other_nodes: false,
             rest: Vec::new(),
             exceptions: Exceptions::default(),
             late: Vec::new(),
@@ -77,6 +80,7 @@ impl Rebalancer {
     /// Applies a change of the mirror.
     pub(super) fn apply(&mut self, change: &Change) {
         if Arc::make_mut(&mut self.objects).apply(change) {
+            self.has_other_nodes = true;
             self.at = self.at.min(Instant::now() + AFTER_A_CHANGE);
         }
     }
