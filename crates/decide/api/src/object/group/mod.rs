@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::composite::*;
 pub use self::object::*;
-pub use self::rules::{GroupRules, TopologyLevel};
+pub use self::rules::{GroupPart, GroupRules, PartRules, TopologyLevel};
 use super::{Job, NamespacedName, ObjectMeta, Pod, Workload};
 use crate::resource::{COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
 

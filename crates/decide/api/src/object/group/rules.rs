@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     DEVICE_ATTRIBUTE_PREFIX, GROUP_MIN_ANNOTATION, GROUP_PREFERRED_TOPOLOGY_ANNOTATION,
     GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_SLICE_SIZE_ANNOTATION, GROUP_SLICE_TOPOLOGY_ANNOTATION,
-    GroupKey, GroupKind, PartRules,
+    GroupKey, GroupKind,
 };
 use crate::object::{ObjectMeta, Pod};
 use crate::syntax;
@@ -145,5 +145,87 @@ impl GroupRules {
             undecided: self.undecided.or(other.undecided),
             composite: self.composite.or(other.composite),
         }
+    }
+}
+
+/// What a PodGroup or a CompositePodGroup of a hierarchy requires.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartRules {
+    /// The PodGroup; none for a CompositePodGroup.
+    pub group: Option<GroupKey>,
+    /// How many of its pods, or of its groups, have to be placed at least.
+    pub min: usize,
+    /// The topologies whose domains its pods share, the coarsest first.
+    pub levels: Vec<TopologyLevel>,
+    /// Its groups.
+    pub parts: Vec<PartRules>,
+}
+
+/// A part of a hierarchy as it is decided.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupPart {
+    /// Its members without a node, by their index.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<usize>,
+    /// Its groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<GroupPart>,
+    /// How many of these members, or of these groups, have to be placed at least: besides those that run.
+    pub min: usize,
+    /// The topologies whose domains its pods share, with the domain of those that run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<(TopologyLevel, Option<String>)>,
+}
+
+impl PartRules {
+    /// The fewest pods with which it is placed.
+    pub(super) fn fewest_pods(&self) -> usize {
+        if self.group.is_some() {
+            return self.min;
+        }
+        let mut fewest: Vec<usize> = self.parts.iter().map(PartRules::fewest_pods).collect();
+        fewest.sort_unstable();
+        fewest.iter().take(self.min).sum()
+    }
+
+    /// Its PodGroups, with the number of pods that each requires.
+    pub fn groups(&self) -> Vec<(&GroupKey, usize)> {
+        let own = self.group.iter().map(|group| (group, self.min));
+        own.chain(self.parts.iter().flat_map(PartRules::groups)).collect()
+    }
+
+    /// What is left to decide, for members without a node, and the nodes of those with one, each with its PodGroup. `domain_of` is the
+    /// domain of a node in a topology.
+    pub fn part(
+        &self,
+        pending: &[Option<GroupKey>],
+        running: &[(Option<GroupKey>, String)],
+        domain_of: &impl Fn(&str, &str) -> Option<String>,
+    ) -> GroupPart {
+        self.part_with_nodes(pending, running, domain_of).0
+    }
+
+    fn part_with_nodes<'n>(
+        &self,
+        pending: &[Option<GroupKey>],
+        running: &'n [(Option<GroupKey>, String)],
+        domain_of: &impl Fn(&str, &str) -> Option<String>,
+    ) -> (GroupPart, Vec<&'n str>) {
+        let is_own = |group: &Option<GroupKey>| group.is_some() && *group == self.group;
+        let members = (0..pending.len()).filter(|i| is_own(&pending[*i])).collect();
+        let mut nodes: Vec<&str> =
+            running.iter().filter(|(group, _)| is_own(group)).map(|(_, node)| node.as_str()).collect();
+        let mut n_complete = nodes.len();
+        let mut parts = Vec::new();
+        for part in &self.parts {
+            let (part, of_part) = part.part_with_nodes(pending, running, domain_of);
+            n_complete += usize::from(part.min == 0);
+            nodes.extend(of_part);
+            parts.push(part);
+        }
+        let value = |level: &TopologyLevel| nodes.iter().find_map(|node| domain_of(node, &level.key));
+        let levels = self.levels.iter().map(|level| (level.clone(), value(level))).collect();
+        (GroupPart { members, parts, min: self.min.saturating_sub(n_complete), levels }, nodes)
     }
 }
