@@ -173,7 +173,9 @@ impl LiveCluster {
 
 /// What a console follows: these resources, and events.
 pub fn sources() -> Vec<Source> {
-    let resources = RESOURCES.iter().copied().chain([(EVENTS, false)]);
+    // They need a gate, which the console does not have.
+    let followed = RESOURCES.iter().copied().filter(|(resource, _)| *resource != COMPOSITE_POD_GROUPS);
+    let resources = followed.chain([(EVENTS, false)]);
     resources.map(|(resource, is_required)| Source { resource, is_required }).collect()
 }
 
