@@ -227,27 +227,17 @@ mod tests {
         assert_eq!(node_decides_until(&pod(accepted), four), None);
     }
 
-    const OFF: FeatureGates = FeatureGates {
-        taint_toleration_comparison_operators: false,
-        storage_capacity_scoring: false,
-        volume_limit_scaling: false,
-        mutable_pv_node_affinity: false,
-        workload_with_job: false,
-        dra_workload_resource_claims: false,
-        dra_node_allocatable_resources: false,
-    };
-
     /// Enhancement 5471, story 2: pods are evicted when the rating of their node drops below their threshold.
     #[test]
     fn a_pod_is_evicted_when_its_comparison_no_longer_holds() {
-        let on = FeatureGates { taint_toleration_comparison_operators: true, ..OFF };
+        let on = FeatureGates { taint_toleration_comparison_operators: true, ..FeatureGates::default() };
         let tolerations = json!([{"key": "sla", "operator": "Gt", "value": "950", "effect": "NoExecute"}]);
         let tolerations: Vec<Toleration> = serde_json::from_value(tolerations).unwrap();
         for (value, gates, expected) in [
             ("951", on, Leaves::Never),
             ("950", on, Leaves::Now),
             ("high", on, Leaves::Now),
-            ("951", OFF, Leaves::Now),
+            ("951", FeatureGates::default(), Leaves::Now),
         ] {
             let taint = json!({"key": "sla", "value": value, "effect": "NoExecute"});
             let taint: NodeTaint = serde_json::from_value(taint).unwrap();
@@ -286,7 +276,7 @@ mod tests {
             let parsed: Vec<Toleration> = serde_json::from_value(json!(tolerations)).unwrap();
             let never_asked = |_: &NodeTaint| unreachable!("the taint says when it was added");
             assert_eq!(
-                leaves(&parsed, &taints, OFF, None, never_asked),
+                leaves(&parsed, &taints, FeatureGates::default(), None, never_asked),
                 expected,
                 "{taints:?} {tolerations:?}"
             );
@@ -297,7 +287,11 @@ mod tests {
                 Leaves::At(at) => Leaves::At(at + SignedDuration::from_hours(1)),
                 expected => expected,
             };
-            assert_eq!(leaves(&parsed, &silent, OFF, None, |_| seen), later, "{silent:?} {tolerations:?}");
+            assert_eq!(
+                leaves(&parsed, &silent, FeatureGates::default(), None, |_| seen),
+                later,
+                "{silent:?} {tolerations:?}"
+            );
         }
     }
 
@@ -322,7 +316,13 @@ mod tests {
             (&later, scheduled("True"), "2026-01-01T07:01:00Z"),
         ] {
             let arrived = arrival(&pod(conditions));
-            let found = leaves(&tolerations, std::slice::from_ref(taint), OFF, arrived, |_| unreachable!());
+            let found = leaves(
+                &tolerations,
+                std::slice::from_ref(taint),
+                FeatureGates::default(),
+                arrived,
+                |_| unreachable!(),
+            );
             assert_eq!(found, Leaves::At(time(leaves_at)));
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use berth_api::object::Pod;
 use berth_api::object::group::{GroupKey, GroupKind, GroupOwner};
-use berth_mirror::{Change, Needs, WatchEvent};
+use berth_mirror::{Change, Needs, Source, WatchEvent};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -27,7 +27,7 @@ impl Enforcer {
             if let Some(rebalancer) = &mut self.rebalancer {
                 rebalancer.apply(&change);
                 if is_pending_of_job(&change, self.cluster.settings().extensions) {
-                    self.mirror.watch_jobs();
+                    self.mirror.watch_also(Source::Jobs);
                 }
             }
             self.changed(change);
