@@ -15,7 +15,7 @@ fn gates(text: &str) -> FeatureGates {
 fn gates_are_set_by_name_and_by_stage() {
     assert_eq!(gates("AllBeta=true"), FeatureGates::default());
     assert_eq!(gates("kube:VolumeLimitScaling=true").names(), ["VolumeLimitScaling"]);
-    assert_eq!(gates("AllAlpha=true").names().len(), 7);
+    assert_eq!(gates("AllAlpha=true").names().len(), 9);
     // A gate that is named is not set by its stage, whatever comes first.
     for text in ["AllAlpha=true,StorageCapacityScoring=false", "StorageCapacityScoring=false,AllAlpha=true"] {
         assert!(!gates(text).storage_capacity_scoring && gates(text).mutable_pv_node_affinity, "{text}");

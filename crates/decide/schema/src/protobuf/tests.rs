@@ -122,6 +122,13 @@ fn special_values_are_read() {
         decode(&envelope("policy/v1", "PodDisruptionBudget", &budget)).map(|object| object["spec"].clone()),
         Ok(json!({"minAvailable": "50%", "maxUnavailable": 5}))
     );
+    // kubectl create pdb --max-unavailable 0: all fields of the number are sent, and no eviction is allowed.
+    let zero = [&[1 << 3, 0, 2 << 3, 0][..], &message(&[(3, b"")])].concat();
+    let budget = message(&[(2, &message(&[(3, &zero)]))]);
+    assert_eq!(
+        decode(&envelope("policy/v1", "PodDisruptionBudget", &budget)).map(|object| object["spec"].clone()),
+        Ok(json!({"maxUnavailable": 0}))
+    );
     let secret = message(&[(2, &message(&[(1, b"k"), (2, &[0, 255])])), (3, b"Opaque")]);
     assert_eq!(
         decode(&envelope("v1", "Secret", &secret)),

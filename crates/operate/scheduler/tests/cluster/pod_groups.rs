@@ -175,6 +175,10 @@ async fn a_workload_makes_a_group_of_a_deployment_and_of_pods_that_were_there_be
     world.delete(&format!("{workloads}/w")).await;
     world.until_n_bound(3).await;
     scheduler.stopped().await;
+    // The node is full.
+    let pods = world.pods().await;
+    let pending = pods.iter().find(|pod| pod.spec.node_name.is_empty()).expect("one of four");
+    world.delete(&format!("/api/v1/namespaces/default/pods/{}", pending.metadata.name)).await;
     verify::all_is_well(&world, 3).await;
 }
 

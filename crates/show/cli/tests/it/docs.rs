@@ -265,7 +265,10 @@ fn complaint(directory: &TempDir, object: &Value) -> Option<String> {
         "KubeSchedulerConfiguration" => &["simulate", "--nodes", "1", "--config", file, "-f", &some_pods],
         "AdmissionPolicy" => &["install", "--policy", file],
         "DeschedulerPolicy" => &["rebalance", "--dump", &a_cluster, "--descheduler-policy", file],
-        "PodGroup" => &["simulate", "--strict", "--nodes", "1", "-f", file, &some_pods],
+        "PodGroup" | "CompositePodGroup" | "Workload" => {
+            let gates = "CompositePodGroup=true,PodGroupPreemptionPolicy=true";
+            &["simulate", "--strict", "--nodes", "1", "--feature-gates", gates, "-f", file, &some_pods]
+        }
         "Kustomization" => return not_built(directory, object),
         "Pod" | "Deployment" | "StatefulSet" | "DaemonSet" | "Job" | "CronJob" | "ReplicaSet" => {
             if let Some(why) = schema::complaint(object) {
