@@ -51,7 +51,7 @@ struct Interval<'a> {
     excess: Option<i64>,
     /// App and target of each move since.
     targets: Vec<(&'a str, &'a str)>,
-    /// Whether anything else has changed: pods that ended otherwise, or nodes.
+    /// Whether anything else has changed: pods that ended otherwise or have other labels, or nodes.
     is_other: bool,
 }
 
@@ -84,6 +84,7 @@ pub fn check(changes: &Changes, clock_jumped: bool) -> (usize, Vec<String>) {
             ("Pod", deleted) => {
                 let uid = text(&object["metadata"]["uid"]);
                 let pod = Pod(object);
+                since.is_other |= pods.get(uid).is_some_and(|before| before.app() != pod.app());
                 if deleted || pod.ends() {
                     let target = pod.condition(MOVE_CONDITION);
                     since.is_other |= target.is_none();
