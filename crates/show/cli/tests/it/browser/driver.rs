@@ -79,6 +79,9 @@ impl Browser {
         let wanted = json!({"goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}, "goog:chromeOptions": {"args": flags}});
         let answer = browser.call("POST", "/session", &json!({"capabilities": {"alwaysMatch": wanted}}));
         browser.session = format!("/session/{}", answer["sessionId"].as_str().unwrap());
+        // The page has the focus, whatever window has it.
+        let focus = json!({"cmd": "Emulation.setFocusEmulationEnabled", "params": {"enabled": true}});
+        browser.call("POST", "/goog/cdp/execute", &focus);
         Some(browser)
     }
 
@@ -200,7 +203,9 @@ impl Browser {
             if event["method"] == "Network.requestWillBeSent" {
                 let url = event["params"]["request"]["url"].as_str().unwrap();
                 // The browser begins with its own page.
-                let is_own = [origin, "data:", "chrome:"].iter().any(|begin| url.starts_with(begin));
+                let is_own = [origin, "data:", "chrome:", "chrome-untrusted:"]
+                    .iter()
+                    .any(|begin| url.starts_with(begin));
                 assert!(is_own, "{url} is not of {origin}");
                 n_requests += 1;
             }
