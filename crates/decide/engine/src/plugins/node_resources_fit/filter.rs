@@ -73,9 +73,12 @@ impl Filter for FreeResources<'_> {
     }
 
     fn admits(&self, node: NodeRef<'_>) -> bool {
+        if !self.delegated.is_empty() {
+            return self.shortages(node).is_empty();
+        }
         let mut fits = true;
         let requests = &self.context.rule_set.requests;
-        each_shortage(requests, &self.scalar_on(node), node.n_pods(), node.record, |_| fits = false);
+        each_shortage(requests, &self.scalar, node.n_pods(), node.record, |_| fits = false);
         fits
     }
 
