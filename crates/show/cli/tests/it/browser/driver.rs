@@ -119,6 +119,8 @@ impl Browser {
     /// Opens a URL, and waits until it is loaded.
     pub fn open(&self, url: &str) {
         self.call("POST", "/url", &json!({"url": url}));
+        // On a busy machine the driver answers before that.
+        self.until("document.readyState === 'complete'");
     }
 
     /// The result of a script in the page: of `return ...`, or of the promise that it returns.
