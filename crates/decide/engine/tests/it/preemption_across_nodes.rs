@@ -329,7 +329,7 @@ fn victims_and_bound_of_a_search_in_a_large_cluster() {
     check_node(&world, &admitted(&pod, true), profile, &Options::default(), &found.node).expect("room");
 }
 
-/// A small cluster: pods of low priority, and one that fits nowhere because of its rules about them.
+/// A small cluster: pods of low priority, and one that is unschedulable because of its rules about them.
 fn draw(random: &mut Random) -> String {
     let mut text = String::new();
     let n_nodes = 2 + random.below(3);

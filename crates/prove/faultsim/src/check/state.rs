@@ -204,7 +204,7 @@ impl State {
     }
 }
 
-/// A claim that was reserved for a pod before somebody deleted it stays until the pod has ended, and the pod may be bound.
+/// A claim that was reserved for a pod, and deleted later, exists until the pod has ended: the pod may be bound.
 fn as_reserved(mut object: DeviceObject, uid: &str) -> DeviceObject {
     if let DeviceObject::ResourceClaim(claim) = &mut object
         && claim.status.is_reserved_for(uid)

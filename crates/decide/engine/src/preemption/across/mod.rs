@@ -1,7 +1,7 @@
 //! Preemption across nodes, an extension: victims on any nodes, where those of one node do not help.
 //!
 //! The filters decide: a node is feasible if they admit the pod there without the victims. The search begins with the pods that
-//! reject the pod from the node whatever else runs, and continues with what rejects the pod next: one of the pods that count for
+//! reject the pod from the node regardless of other pods, and continues with what rejects the pod next: one of the pods that count for
 //! that rule has to leave as well, so these are tried one after another, and what was tried stays in the other branches. A branch
 //! ends where it costs more than the best victims so far. The result is the cheapest of all sets of victims on all nodes, unless
 //! the search reaches its limit.
