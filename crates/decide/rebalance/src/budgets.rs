@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use berth_api::fenceposts::{desired_healthy, evicts_unready};
+use berth_api::fenceposts::evicts_unready;
 use berth_api::object::{Pod, PodDisruptionBudget};
 use berth_api::rules::Selector;
-use serde_json::Value;
 use smallvec::SmallVec;
 
 /// The budgets that select a pod, by index.
@@ -52,10 +51,7 @@ impl<'a> Budgets<'a> {
             let Budget { object, n_pods, n_healthy, desired, .. } = &mut self.all[*i];
             *n_pods += 1;
             *n_healthy += i64::from(is_running && !pod.is_unready());
-            let value = |value: &Value| (!value.is_null()).then(|| value.clone());
-            let (min, max) = (value(&object.spec.min_available), value(&object.spec.max_unavailable));
-            // All pods that a controller wants are there, running or pending.
-            *desired = i64::from(desired_healthy(min.as_ref(), max.as_ref(), *n_pods, *n_pods).1);
+            *desired = object.spec.desired_healthy(*n_pods).into();
         }
         of_pod
     }

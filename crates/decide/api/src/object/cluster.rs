@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{LabelSelector, ObjectMeta, ResourceList, StringMap, Toleration, nullable};
+use crate::fenceposts::desired_healthy;
 
 /// A namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,6 +218,15 @@ pub struct PodDisruptionBudgetStatus {
     /// Pods whose eviction was granted and that still exist, by name; the values are times.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub disrupted_pods: BTreeMap<String, Value>,
+}
+
+impl PodDisruptionBudgetSpec {
+    /// How many of so many pods must stay healthy, if all pods that a controller wants are among them, running or pending.
+    pub fn desired_healthy(&self, n_pods: i32) -> i32 {
+        let [min, max] = [&self.min_available, &self.max_unavailable]
+            .map(|value| Some(value).filter(|value| !value.is_null()));
+        desired_healthy(min, max, n_pods, n_pods).1
+    }
 }
 
 /// `spec` of a pod disruption budget.

@@ -41,9 +41,6 @@ pub struct CompositePodGroupSpec {
     /// Constraints on the nodes of all its groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_constraints: Option<PodGroupConstraints>,
-    /// The priority of the hierarchy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<i32>,
 }
 
 /// `spec.schedulingPolicy` of a CompositePodGroup.
@@ -117,7 +114,6 @@ impl Hierarchies {
                         min: part.fewest_pods(),
                         levels: part.levels.clone(),
                         without_preemption: Some("not supported for composite pod groups."),
-                        priority: composite.spec.priority,
                         composite: Some(Box::new(part)),
                         ..GroupRules::default()
                     }

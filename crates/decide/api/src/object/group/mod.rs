@@ -316,7 +316,8 @@ mod tests {
         let deployment = json!({"apiGroup": "apps", "kind": "Deployment", "name": "web"});
         let group = workload(deployment.clone(), json!([template])).unwrap();
         let rules = |group: &PodGroup| group.rules(FeatureGates::default()).unwrap();
-        let expected = GroupRules { min: 3, is_disrupted_as_a_whole: true, ..GroupRules::default() };
+        let expected = GroupRules { min: 3, ..GroupRules::default() };
+        assert!(group.is_disrupted_as_a_whole());
         assert_eq!(
             (group.key().to_string().as_str(), rules(&group)),
             ("pod group n/Deployment/web", expected)
@@ -381,16 +382,15 @@ mod tests {
 
     #[test]
     fn a_pod_group_has_a_disruption_mode_and_a_priority() {
-        let rules = |mode: Value| {
+        let is_as_a_whole = |mode: Value| {
             let spec =
                 json!({"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": mode, "priority": 7});
             let group: PodGroup = serde_json::from_value(json!({"spec": spec})).unwrap();
-            let rules = group.rules(FeatureGates::default()).unwrap();
-            assert_eq!(rules.priority, Some(7));
-            rules.is_disrupted_as_a_whole
+            assert_eq!(group.spec.priority, Some(7));
+            group.is_disrupted_as_a_whole()
         };
         let modes = [json!(null), json!("Pod"), json!("PodGroup"), json!({"single": {}}), json!({"all": {}})];
-        assert_eq!(modes.map(rules), [false, false, true, false, true]);
+        assert_eq!(modes.map(is_as_a_whole), [false, false, true, false, true]);
     }
 
     #[test]

@@ -219,8 +219,6 @@ impl PodGroup {
             levels,
             timeout_seconds: spec.schedule_timeout_seconds,
             without_preemption: self.without_preemption(gates),
-            is_disrupted_as_a_whole: self.is_disrupted_as_a_whole(),
-            priority: spec.priority,
             undecided: undecided.map(str::to_owned),
             composite: None,
         })

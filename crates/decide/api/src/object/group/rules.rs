@@ -21,10 +21,6 @@ pub struct GroupRules {
     pub timeout_seconds: Option<u32>,
     /// Why no pod is preempted for the group.
     pub without_preemption: Option<&'static str>,
-    /// Its running members are preempted and evicted together or not at all.
-    pub is_disrupted_as_a_whole: bool,
-    /// Of the group, instead of that of its pods.
-    pub priority: Option<i32>,
     /// Why the group is not decided, whatever its members are.
     pub undecided: Option<String>,
     /// The groups of a CompositePodGroup.
@@ -140,8 +136,6 @@ impl GroupRules {
             levels: if is_stricter { other.levels } else { self.levels },
             timeout_seconds: self.timeout_seconds.or(other.timeout_seconds),
             without_preemption: self.without_preemption.or(other.without_preemption),
-            is_disrupted_as_a_whole: self.is_disrupted_as_a_whole || other.is_disrupted_as_a_whole,
-            priority: self.priority.max(other.priority),
             undecided: self.undecided.or(other.undecided),
             composite: self.composite.or(other.composite),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use berth_api::fenceposts::{desired_healthy, evicts_unready};
+use berth_api::fenceposts::evicts_unready;
 use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, Pod, PodDisruptionBudget};
 use berth_api::rules::Selector;
@@ -108,13 +108,7 @@ fn is_covered(namespace: &str, selector: &Selector, pod: &Pod) -> bool {
 
 /// How many pods must stay healthy, as the disruption controller says in the status, or would say if it has said nothing so far.
 fn desired(budget: &PodDisruptionBudget, n_pods: i32) -> i64 {
-    let computed = || {
-        let value = |value: &serde_json::Value| (!value.is_null()).then(|| value.clone());
-        let (min, max) = (value(&budget.spec.min_available), value(&budget.spec.max_unavailable));
-        // Each pod that a controller wants is in the simulation, pending or running.
-        desired_healthy(min.as_ref(), max.as_ref(), n_pods, n_pods).1
-    };
-    i64::from(budget.status.desired_healthy.unwrap_or_else(computed))
+    budget.status.desired_healthy.unwrap_or_else(|| budget.spec.desired_healthy(n_pods)).into()
 }
 
 /// How many pods may go, by the status as well.
