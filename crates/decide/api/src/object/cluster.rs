@@ -220,15 +220,6 @@ pub struct PodDisruptionBudgetStatus {
     pub disrupted_pods: BTreeMap<String, Value>,
 }
 
-impl PodDisruptionBudgetSpec {
-    /// How many of so many pods must stay healthy, if all pods that a controller wants are among them, running or pending.
-    pub fn desired_healthy(&self, n_pods: i32) -> i32 {
-        let [min, max] = [&self.min_available, &self.max_unavailable]
-            .map(|value| Some(value).filter(|value| !value.is_null()));
-        desired_healthy(min, max, n_pods, n_pods).1
-    }
-}
-
 /// `spec` of a pod disruption budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -244,4 +235,13 @@ pub struct PodDisruptionBudgetSpec {
     /// `IfHealthyBudget` (default) or `AlwaysAllow`: when pods that are not ready may be evicted.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub unhealthy_pod_eviction_policy: String,
+}
+
+impl PodDisruptionBudgetSpec {
+    /// How many of so many pods must stay healthy, if all pods that a controller wants are among them, running or pending.
+    pub fn desired_healthy(&self, n_pods: i32) -> i32 {
+        let [min, max] = [&self.min_available, &self.max_unavailable]
+            .map(|value| Some(value).filter(|value| !value.is_null()));
+        desired_healthy(min, max, n_pods, n_pods).1
+    }
 }

@@ -24,27 +24,34 @@ impl PlacedPart {
     }
 }
 
+/// The members that are tried.
+#[derive(Clone, Copy)]
+struct Candidates<'o> {
+    order: &'o [usize],
+    /// Of each part, only as many as it requires.
+    only_required: bool,
+}
+
 impl<'a> Placing<'a, '_> {
     /// Places the root of a hierarchy: at least one pod, and what the parts require.
     pub(super) fn place_hierarchy(&mut self, root: &'a GroupPart, order: &[usize]) -> Option<PlacedPart> {
         let all_nodes = Domain::all_nodes();
-        let mut place = |only_required| self.place_part(root, order, &all_nodes, only_required);
-        place(false)
-            .filter(|placed| placed.n_placed() > 0)
-            .or_else(|| place(true))
-            .filter(|placed| placed.n_placed() > 0)
+        [false, true].into_iter().find_map(|only_required| {
+            let placed = self.place_part(root, Candidates { order, only_required }, &all_nodes)?;
+            (placed.n_placed() > 0).then_some(placed)
+        })
     }
 
     /// Places a part in a domain. Nothing is assigned afterwards.
     fn place_part(
         &mut self,
         part: &'a GroupPart,
-        order: &[usize],
+        candidates: Candidates<'_>,
         within: &Domain,
-        only_required: bool,
     ) -> Option<PlacedPart> {
         let levels: Vec<GroupLevel<'a>> = part.levels.iter().map(GroupLevel::from).collect();
         if part.parts.is_empty() {
+            let Candidates { order, only_required } = candidates;
             let mut members: Vec<usize> =
                 order.iter().copied().filter(|i| part.members.contains(i)).collect();
             if members.len() < part.min {
@@ -63,7 +70,7 @@ impl<'a> Placing<'a, '_> {
             });
         }
         let Some(level) = levels.first() else {
-            return self.place_parts(part, order, within, only_required);
+            return self.place_parts(part, candidates, within);
         };
         let mut domains = self.domains(level, within);
         if let Some(value) = level.value {
@@ -71,7 +78,7 @@ impl<'a> Placing<'a, '_> {
         }
         let mut best: Option<PlacedPart> = None;
         for domain in domains {
-            let Some(placed) = self.place_parts(part, order, &domain, only_required) else { continue };
+            let Some(placed) = self.place_parts(part, candidates, &domain) else { continue };
             // Of equal ones, the first by name.
             if best.as_ref().is_none_or(|best| placed.n_placed() > best.n_placed()) {
                 best = Some(PlacedPart { domain: domain.value().map(|value| value.to_string()), ..placed });
@@ -84,9 +91,8 @@ impl<'a> Placing<'a, '_> {
     fn place_parts(
         &mut self,
         part: &'a GroupPart,
-        order: &[usize],
+        candidates: Candidates<'_>,
         within: &Domain,
-        only_required: bool,
     ) -> Option<PlacedPart> {
         let given: Vec<&GroupPart> = part.parts.iter().collect();
         let (mut strictest, mut smallest) = (given.clone(), given.clone());
@@ -95,7 +101,7 @@ impl<'a> Placing<'a, '_> {
         [given, strictest, smallest].into_iter().find_map(|parts| {
             let (mut outcomes, mut n_complete) = (Vec::new(), 0);
             for next in parts {
-                let Some(placed) = self.place_part(next, order, within, only_required) else { continue };
+                let Some(placed) = self.place_part(next, candidates, within) else { continue };
                 n_complete += usize::from(next.min > 0);
                 self.assign_all(&placed.outcomes, true);
                 outcomes.extend(placed.outcomes);
