@@ -86,8 +86,8 @@ pub enum CliError {
     #[error(transparent)]
     Start(#[from] berth_apiserver::StartError),
     /// A template of simulated devices is invalid.
-    #[error(transparent)]
-    Devices(#[from] berth_kubelet::DeviceTemplateError),
+    #[error("{place}: {error}")]
+    Devices { place: SourceLocation, error: berth_kubelet::DeviceTemplateError },
     /// Simulated nodes cannot run.
     #[error(transparent)]
     Kubelet(#[from] berth_kubelet::KubeletError),

@@ -164,7 +164,11 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     })?;
     let mut devices = Vec::new();
     read_each(&args.devices, |manifest| devices.push(manifest))?;
-    let devices = devices.iter().map(DeviceTemplate::read).collect::<Result<_, _>>()?;
+    let devices = devices.iter().map(|manifest| {
+        let place = manifest.source.clone();
+        DeviceTemplate::read(manifest).map_err(|error| CliError::Devices { place, error })
+    });
+    let devices = devices.collect::<Result<_, _>>()?;
     // The API server would refuse their objects when the cluster runs.
     let unknown = unknown.messages(&find_inputs(&args.files)?);
     if !unknown.is_empty() {
