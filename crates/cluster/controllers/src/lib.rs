@@ -78,7 +78,7 @@ use crate::stateful_set::StatefulSets;
 use crate::view::PartialObjectMetadata;
 
 /// Kinds that only the garbage collector watches.
-static ONLY_OWNED: [&Resource; 16] = [
+static ONLY_OWNED: [&Resource; 17] = [
     &resource::CONFIG_MAPS,
     &resource::SECRETS,
     &resource::PRIORITY_CLASSES,
@@ -95,6 +95,7 @@ static ONLY_OWNED: [&Resource; 16] = [
     &resource::NETWORK_POLICIES,
     &resource::POD_TEMPLATES,
     &resource::WORKLOADS,
+    &resource::COMPOSITE_POD_GROUPS,
 ];
 
 /// Runs all controllers until `stop`.
@@ -163,7 +164,7 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
             set: JoinSet::new(),
         };
         informers.start(&mut tasks);
-        for kind in ONLY_OWNED {
+        for kind in ONLY_OWNED.into_iter().filter(|kind| kind.is_enabled(options.feature_gates)) {
             tasks.start(kind, informer::<PartialObjectMetadata>(kind, no_index, &group));
         }
 

@@ -1,6 +1,7 @@
 //! The resources of the Kubernetes API that Berth knows: their groups, versions, kinds and names, and the URL paths
 //! of their objects. This is the one table; clients, the API server and the controllers derive theirs from it.
 
+use crate::feature_gates::FeatureGates;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// A resource of the Kubernetes API.
@@ -210,6 +211,8 @@ resources! {
     RESOURCE_SLICES = cluster_scoped(resource("resource.k8s.io", "ResourceSlice", "resourceslices"));
     /// `scheduling.k8s.io/v1` PriorityClass.
     PRIORITY_CLASSES = short(&["pc"], cluster_scoped(resource("scheduling.k8s.io", "PriorityClass", "priorityclasses")));
+    /// `scheduling.k8s.io/v1alpha3` CompositePodGroup, which API servers serve if [its gate](Resource::is_enabled) is on.
+    COMPOSITE_POD_GROUPS = version("v1alpha3", resource("scheduling.k8s.io", "CompositePodGroup", "compositepodgroups"));
     /// `scheduling.k8s.io/v1alpha2` PodGroup.
     POD_GROUPS = version("v1alpha2", resource("scheduling.k8s.io", "PodGroup", "podgroups"));
     /// `scheduling.k8s.io/v1beta1` PodGroup.
@@ -235,10 +238,6 @@ resources! {
 /// `scheduling.x-k8s.io/v1alpha1` PodGroup, a custom resource.
 pub const COSCHEDULING_POD_GROUPS: Resource =
     version("v1alpha1", resource("scheduling.x-k8s.io", "PodGroup", "podgroups"));
-
-/// `scheduling.k8s.io/v1alpha3` CompositePodGroup, which API servers of Kubernetes 1.37 serve if it is enabled.
-pub const COMPOSITE_POD_GROUPS: Resource =
-    version("v1alpha3", resource("scheduling.k8s.io", "CompositePodGroup", "compositepodgroups"));
 
 /// `resource.k8s.io/v1beta2` DeviceTaintRule, which API servers serve only if it is enabled.
 pub const DEVICE_TAINT_RULES: Resource =
@@ -289,6 +288,11 @@ impl Resource {
     /// Whether a server of Kubernetes may be without it: a custom resource, or one whose version is not stable.
     pub fn is_optional(&self) -> bool {
         self.version.contains("alpha") || self.version.contains("beta") || !RESOURCES.contains(self)
+    }
+
+    /// Whether API servers with these gates serve it.
+    pub fn is_enabled(&self, gates: FeatureGates) -> bool {
+        *self != COMPOSITE_POD_GROUPS || gates.composite_pod_group
     }
 
     /// The version that newer servers have, which may lack this one.

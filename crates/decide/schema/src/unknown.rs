@@ -26,11 +26,6 @@ impl fmt::Display for UnknownField {
     }
 }
 
-/// Fields that are read from files and from other API servers, behind feature gates of Kubernetes 1.37, and that the embedded one does not
-/// serve: kind and path.
-const NOT_SERVED: [(&str, &str); 2] =
-    [("PodGroup", "spec.parentCompositePodGroupName"), ("PodGroup", "spec.preemptionPolicy")];
-
 /// The unknown fields of an object, in its order; none if its kind is not built in.
 pub fn unknown_fields(object: &Value) -> Vec<UnknownField> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
@@ -39,7 +34,6 @@ pub fn unknown_fields(object: &Value) -> Vec<UnknownField> {
     let mut unknown = Vec::new();
     if let Some(ty) = type_of(group_of(api_version), version, text("kind")) {
         look(ty, object, &Path::Root, &mut unknown);
-        unknown.retain(|field| !NOT_SERVED.contains(&(text("kind"), &*field.path)));
     }
     unknown
 }

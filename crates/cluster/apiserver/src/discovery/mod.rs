@@ -6,6 +6,7 @@ mod aggregated;
 mod plain;
 mod served;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_schema::resource::Resource;
 use bytes::Bytes;
 use serde_json::Value;
@@ -27,14 +28,16 @@ const JSON: &str = "application/json";
 /// `/apis/GROUP/VERSION`. `None` if there is no such group or version, or the path is none of these.
 ///
 /// `accept` is the request's header: it selects aggregated discovery at `/api` and `/apis`.
-/// `address` is where the server is reached (`127.0.0.1:6443`), `custom` the custom resources.
+/// `address` is where the server is reached (`127.0.0.1:6443`), `gates` decide which resources exist,
+/// `custom` are the custom ones.
 pub fn document(
     path: &str,
     accept: Option<&str>,
     address: &str,
+    gates: FeatureGates,
     custom: &[&'static Resource],
 ) -> Option<Document> {
-    let all = Served(custom);
+    let all = Served { gates, custom };
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
         ["api"] => Some(match aggregated::DiscoveryForm::requested(accept) {

@@ -1,14 +1,19 @@
 //! The resources that discovery describes.
 
+use berth_api::feature_gates::FeatureGates;
 use berth_schema::resource::{METRICS, RESOURCES, Resource};
 
-/// The built-in resources, metrics, and these custom ones.
+/// The built-in resources whose gates are on, metrics, and these custom ones.
 #[derive(Clone, Copy)]
-pub(super) struct Served<'c>(pub(super) &'c [&'static Resource]);
+pub(super) struct Served<'c> {
+    pub(super) gates: FeatureGates,
+    pub(super) custom: &'c [&'static Resource],
+}
 
 impl<'c> Served<'c> {
     fn iter(self) -> impl Iterator<Item = &'static Resource> + use<'c> {
-        RESOURCES.iter().chain(&METRICS).chain(self.0).copied()
+        let enabled = RESOURCES.iter().filter(move |resource| resource.is_enabled(self.gates));
+        enabled.chain(&METRICS).chain(self.custom).copied()
     }
 
     /// The groups with their versions, in the order of discovery; the core group is the empty one.

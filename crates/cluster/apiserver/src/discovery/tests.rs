@@ -1,9 +1,11 @@
+use berth_api::feature_gates::FeatureGates;
 use berth_schema::resource::{METRICS, RESOURCES};
 
 use super::*;
 
 fn get(path: &str, accept: Option<&str>) -> Option<(&'static str, Value)> {
-    let document = document(path, accept, "127.0.0.1:6443", &[])?;
+    let gates = FeatureGates { composite_pod_group: true, ..FeatureGates::default() };
+    let document = document(path, accept, "127.0.0.1:6443", gates, &[])?;
     let value = serde_json::from_slice(&document.body).expect("documents are JSON");
     Some((document.content_type, value))
 }

@@ -1,5 +1,6 @@
 //! Routing: maps a request's method and path to an operation.
 
+use berth_api::feature_gates::FeatureGates;
 use berth_schema::resource::{Resource, Subresource, find};
 use http::Method;
 
@@ -108,7 +109,7 @@ pub struct UnknownResource {
     pub name: String,
 }
 
-/// Reads method and path. `custom` finds the custom resource at `/apis/GROUP/VERSION/PLURAL`.
+/// Reads method and path. Resources behind `gates` that are off do not exist. `custom` finds the custom resource at `/apis/GROUP/VERSION/PLURAL`.
 ///
 /// # Errors
 /// The path is malformed or unknown, or does not support the method.
@@ -116,6 +117,7 @@ pub fn route(
     method: &Method,
     path: &str,
     query: &Query,
+    gates: FeatureGates,
     custom: impl Fn(&str, &str, &str) -> Option<&'static Resource>,
 ) -> Result<Route, Box<Status>> {
     let segments = segments(path)?;
@@ -149,7 +151,8 @@ pub fn route(
         [plural, name, "proxy", ..] => (*plural, *name, "proxy"),
         _ => return Err(Status::no_such_path()),
     };
-    let resource = find(group, version, plural).or_else(|| custom(group, version, plural));
+    let built_in = find(group, version, plural).filter(|resource| resource.is_enabled(gates));
+    let resource = built_in.or_else(|| custom(group, version, plural));
     let Some(resource) = resource else {
         let verb = verb(method, name, query)?;
         let [group, plural, subresource, namespace, name] =
@@ -231,7 +234,8 @@ mod tests {
     fn routed(method: &str, path: &str) -> Result<String, u16> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        match route(&method, path, &Query::parse(query).unwrap(), |_, _, _| None) {
+        let gates = FeatureGates::default();
+        match route(&method, path, &Query::parse(query).unwrap(), gates, |_, _, _| None) {
             Ok(Route::Resource(i)) => Ok(format!(
                 "{} {} {}|{}|{}",
                 i.verb.as_str(),

@@ -56,7 +56,7 @@ pub fn answer(
                 Some(&"openapi") => {
                     openapi::document(&path, state.api.extensions, &custom).map(Document::json)
                 }
-                _ => discovery::document(&path, accept, address(state), &custom),
+                _ => discovery::document(&path, accept, address(state), state.api.feature_gates, &custom),
             };
             let document = document.ok_or_else(Status::no_such_path)?;
             let content_type = document.content_type;

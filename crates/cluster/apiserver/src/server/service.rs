@@ -106,7 +106,7 @@ async fn answer<B: RequestBody>(
         let custom = |group: &str, version: &str, plural: &str| {
             custom::find(definitions.get_or_init(|| state.custom.get()), group, version, plural)
         };
-        (route(&parts.method, path, &query, custom)?, definitions.into_inner())
+        (route(&parts.method, path, &query, state.api.feature_gates, custom)?, definitions.into_inner())
     };
     exchange.held.definitions.clone_from(&definitions);
     match routed {

@@ -1,15 +1,10 @@
 //! Features that gates turn on.
 
 use berth_api::feature_gates::FeatureGates;
-use berth_apiserver::{ApiServer, ServerOptions};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::support::*;
-
-async fn server_with(feature_gates: FeatureGates) -> ApiServer {
-    ApiServer::start(ServerOptions { feature_gates, ..ServerOptions::default() }).await.unwrap()
-}
 
 fn pod(name: &str, operator: &str, value: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}], "tolerations": [
@@ -126,4 +121,107 @@ async fn devices_take_of_their_node_with_the_gate_only() {
             assert!(message.starts_with(expected), "{message}");
         }
     }
+}
+
+/// Enhancement 6012: "CompositePodGroup API enablement is toggled by the CompositePodGroup feature gate."
+#[tokio::test]
+async fn composite_pod_groups_are_served_with_their_gate() {
+    const VERSION: &str = "/apis/scheduling.k8s.io/v1alpha3";
+    const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+    let composites = format!("{VERSION}/namespaces/default/compositepodgroups");
+    let composite = |spec: Value| {
+        let mut object = json!({"metadata": {"name": "job"}, "spec": {"schedulingPolicy": {"gang": {"minGroupCount": 2}},
+            "workloadRef": {"workloadName": "job", "templateName": "job"}}});
+        object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        object
+    };
+    let group = |name: &str, spec: Value| {
+        let mut object = json!({"metadata": {"name": name}, "spec": {"schedulingPolicy": {"basic": {}},
+            "workloadRef": {"workloadName": "job", "templateName": "workers"},
+            "parentCompositePodGroupName": "job", "preemptionPolicy": "Never"}});
+        object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        object
+    };
+
+    let server = server().await;
+    let client = admin(&server);
+    assert_eq!(post(&client, &composites, &composite(json!({}))).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(get(&client, VERSION).await.0, StatusCode::NOT_FOUND);
+    let (code, made) = post(&client, GROUPS, &group("g", json!({}))).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert!(made["spec"]["parentCompositePodGroupName"].is_null(), "{made}");
+    assert!(made["spec"]["preemptionPolicy"].is_null(), "{made}");
+
+    let gates = FeatureGates {
+        composite_pod_group: true,
+        pod_group_preemption_policy: true,
+        ..FeatureGates::default()
+    };
+    let server = server_with(gates).await;
+    let client = admin(&server);
+    let class = json!({"metadata": {"name": "usual"}, "value": 10, "globalDefault": true});
+    assert_eq!(
+        post(&client, "/apis/scheduling.k8s.io/v1/priorityclasses", &class).await.0,
+        StatusCode::CREATED
+    );
+    let (_, version) = get(&client, VERSION).await;
+    assert_eq!(version["resources"][0]["name"], "compositepodgroups", "{version}");
+    for (spec, field) in [
+        (json!({"schedulingPolicy": {}}), "spec.schedulingPolicy"),
+        (
+            json!({"schedulingPolicy": {"gang": {"minGroupCount": 0}}}),
+            "spec.schedulingPolicy.gang.minGroupCount",
+        ),
+        (
+            json!({"schedulingPolicy": {"gang": {"minGroupCount": -1}}}),
+            "spec.schedulingPolicy.gang.minGroupCount",
+        ),
+        (json!({"workloadRef": null}), "spec.workloadRef"),
+        (
+            json!({"workloadRef": {"workloadName": "a/b", "templateName": "t"}}),
+            "spec.workloadRef.workloadName",
+        ),
+        (json!({"parentCompositePodGroupName": "a_b"}), "spec.parentCompositePodGroupName"),
+        (
+            json!({"schedulingConstraints": {"topology": [{"key": "a"}, {"key": "b"}]}}),
+            "spec.schedulingConstraints.topology",
+        ),
+        (json!({"disruptionMode": {"single": {}, "all": {}}}), "spec.disruptionMode"),
+        (json!({"preemptionPolicy": "Sometimes"}), "spec.preemptionPolicy"),
+    ] {
+        let (code, refused) = post(&client, &composites, &composite(spec)).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+        assert_eq!(refused["details"]["causes"][0]["field"], field, "{refused}");
+    }
+    let (code, made) = post(&client, &composites, &composite(json!({}))).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(made["spec"]["disruptionMode"], json!({"single": {}}));
+    assert_eq!(
+        (&made["spec"]["priorityClassName"], &made["spec"]["priority"]),
+        (&json!("usual"), &json!(10))
+    );
+    let named = format!("{composites}/job");
+    let change = json!({"spec": {"schedulingPolicy": {"gang": {"minGroupCount": 3}}}});
+    let (code, refused) = merge(&client, &named, &change).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+    let condition = json!({"type": "CompositePodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = json!({"status": {"conditions": [condition]}});
+    assert_eq!(merge(&client, &format!("{named}/status"), &status).await.0, StatusCode::OK);
+
+    let (code, made) = post(&client, GROUPS, &group("g", json!({}))).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(made["spec"]["parentCompositePodGroupName"], "job");
+    assert_eq!(made["spec"]["preemptionPolicy"], "Never");
+    let (code, refused) =
+        merge(&client, &format!("{GROUPS}/g"), &json!({"spec": {"parentCompositePodGroupName": "x"}})).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+    let (code, refused) = post(&client, GROUPS, &group("h", json!({"workloadRef": null}))).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
+    let cause = &refused["details"]["causes"][0];
+    assert_eq!(cause["field"], "spec.workloadRef", "{refused}");
+    assert_eq!(
+        cause["message"],
+        "Required value: must be specified when `parentCompositePodGroupName` is set"
+    );
 }

@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use kube::Client;
 use serde_json::{Map, Value, json};
 
-use crate::support::{admin, call, get, merge, post, put, send, server, watch};
+use crate::support::{admin, call, get, merge, post, put, send, server, server_of_all_kinds, watch};
 
 /// What validation requires and the schema does not say: the kind, the name, and fields to be merged.
 fn needed(kind: &str) -> (&'static str, Value) {
@@ -76,6 +76,10 @@ fn needed(kind: &str) -> (&'static str, Value) {
         ),
         "Pod" => ("sample", pod),
         "PodGroup" => ("sample", json!({"spec": {"schedulingPolicy": {"basic": {}}}})),
+        "CompositePodGroup" => {
+            let reference = json!({"workloadName": "w", "templateName": "t"});
+            ("sample", json!({"spec": {"workloadRef": reference, "schedulingPolicy": {"basic": {}}}}))
+        }
         "PodTemplate" => ("sample", json!({"template": template})),
         "PriorityLevelConfiguration" => ("sample", json!({"spec": {"type": "Exempt"}})),
         "ReplicationController" => {
@@ -230,7 +234,7 @@ async fn refuses_what_is_malformed(client: &Client, resource: &'static Resource)
 
 #[tokio::test]
 async fn every_kind_lives_through_all_verbs() {
-    let server = server().await;
+    let server = server_of_all_kinds().await;
     let client = admin(&server);
     for resource in created().filter(|resource| !["Namespace", "Node"].contains(&resource.kind)) {
         lives(&client, resource).await;
@@ -239,7 +243,7 @@ async fn every_kind_lives_through_all_verbs() {
 
 #[tokio::test]
 async fn every_kind_refuses_unknown_fields_and_wrong_types() {
-    let server = server().await;
+    let server = server_of_all_kinds().await;
     let client = admin(&server);
     for resource in created() {
         refuses_what_is_malformed(&client, resource).await;

@@ -168,7 +168,7 @@ async fn is_authorized(client: &Client, method: Method, path: &str) -> bool {
 
 #[tokio::test]
 async fn users_without_roles_may_do_what_the_table_lists_and_nothing_else() {
-    let server = server().await;
+    let server = server_of_all_kinds().await;
     world(&server).await;
     let admin = admin(&server);
     let (_, token) =

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_apiserver::{ApiServer, ServerOptions};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
@@ -14,6 +15,16 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// A server on a free port, in memory.
 pub async fn server() -> ApiServer {
     ApiServer::start(ServerOptions::default()).await.unwrap()
+}
+
+/// A server with features that gates turn on.
+pub async fn server_with(feature_gates: FeatureGates) -> ApiServer {
+    ApiServer::start(ServerOptions { feature_gates, ..ServerOptions::default() }).await.unwrap()
+}
+
+/// A server with the kinds that gates turn on.
+pub async fn server_of_all_kinds() -> ApiServer {
+    server_with(FeatureGates { composite_pod_group: true, ..FeatureGates::default() }).await
 }
 
 /// A client of the admin.

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_apiserver::{InProcessServer, ServerOptions};
 use berth_schema::resource::{RESOURCES, Resource};
 use berth_schema::{Scalar, Type, type_of};
@@ -29,7 +30,9 @@ struct Server {
 
 impl Server {
     async fn start() -> Server {
-        let server = InProcessServer::start(&ServerOptions::default(), &[7; 32], 1, None).await.unwrap();
+        let feature_gates = FeatureGates { composite_pod_group: true, ..FeatureGates::default() };
+        let options = ServerOptions { feature_gates, ..ServerOptions::default() };
+        let server = InProcessServer::start(&options, &[7; 32], 1, None).await.unwrap();
         let token = server.admin_token().to_owned();
         Server { server, token }
     }

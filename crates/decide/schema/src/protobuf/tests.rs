@@ -177,8 +177,12 @@ fn malformed_messages_are_refused() {
 fn every_field_has_a_number() {
     // Of a newer version than the table.
     const WITHOUT: &[&str] = &[
+        "CompositePodGroupSpec.disruptionMode",
+        "CompositePodGroupSpec.preemptionPolicy",
         "ImageVolumeStatus.imageRef",
         "PodGroupSpec.disruptionMode",
+        "PodGroupSpec.parentCompositePodGroupName",
+        "PodGroupSpec.preemptionPolicy",
         "PodGroupSpec.priority",
         "PodGroupSpec.priorityClassName",
         "PodGroupSpec.resourceClaims",

@@ -2,7 +2,7 @@
 //! subresources, storage, selectable fields and types. Routing, discovery, storage and authorization derive from it.
 
 mod row;
-mod scheduling_v1beta1;
+pub(crate) mod scheduling_1_37;
 mod table;
 
 pub use crate::custom::{Defined, MAX_CUSTOM, custom_collection, custom_collection_at, defined, has_room};

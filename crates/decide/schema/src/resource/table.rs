@@ -15,7 +15,7 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistrat
 use schemars::JsonSchema;
 
 use super::row::{CHANGE, GeneratedType, Resource, SelectableField, Storage, Subresource};
-use super::scheduling_v1beta1;
+use super::scheduling_1_37;
 
 /// Namespaces cannot be deleted as a collection.
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
@@ -265,13 +265,16 @@ resources! {
         selectable_fields: &[field("spec.nodeName", &["/spec/nodeName"], ""), field("spec.driver", &["/spec/driver"], "")],
     }
     PRIORITY_CLASSES: stored(scheduling::PriorityClass) {}
+    COMPOSITE_POD_GROUPS: stored(scheduling_1_37::CompositePodGroup) {
+        subresources: &[status::<scheduling_1_37::CompositePodGroup>()],
+    }
     POD_GROUPS: stored(scheduling_v1alpha2::PodGroup) { subresources: &[status::<scheduling_v1alpha2::PodGroup>()] }
-    POD_GROUPS_V1BETA1: stored(scheduling_v1beta1::PodGroup) {
+    POD_GROUPS_V1BETA1: stored(scheduling_1_37::PodGroup) {
         storage: Storage::Shared(&POD_GROUPS),
-        subresources: &[status::<scheduling_v1beta1::PodGroup>()],
+        subresources: &[status::<scheduling_1_37::PodGroup>()],
     }
     WORKLOADS: stored(scheduling_v1alpha2::Workload) {}
-    WORKLOADS_V1BETA1: stored(scheduling_v1beta1::Workload) { storage: Storage::Shared(&WORKLOADS) }
+    WORKLOADS_V1BETA1: stored(scheduling_1_37::Workload) { storage: Storage::Shared(&WORKLOADS) }
     CSI_DRIVERS: stored(storage::CSIDriver) {}
     CSI_NODES: stored(storage::CSINode) {}
     CSI_STORAGE_CAPACITIES: stored(storage::CSIStorageCapacity) {}

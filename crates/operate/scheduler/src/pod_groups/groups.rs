@@ -456,7 +456,7 @@ impl PodGroups {
     }
 }
 
-/// The PodGroups whose status a group has, each with whether its required members run: its own, or those of its CompositePodGroup.
+/// The objects whose status a group has, each with whether its required members or groups run: its own, or those of its hierarchy.
 fn shown(group: &Members, rules: &GroupRules) -> Vec<(PodGroupKey, bool)> {
     let Some(root) = &rules.composite else {
         return vec![(group.key.clone(), group.running.len() >= rules.min)];
@@ -464,6 +464,5 @@ fn shown(group: &Members, rules: &GroupRules) -> Vec<(PodGroupKey, bool)> {
     let of_part = |part: &PodGroupKey| {
         group.running.values().filter(|member| member.group.as_ref() == Some(part)).count()
     };
-    let is_scheduled = |(part, min): (&PodGroupKey, usize)| (part.clone(), of_part(part) >= min);
-    root.groups().into_iter().map(is_scheduled).collect()
+    root.placed(&of_part).into_iter().map(|(part, is_scheduled)| (part.clone(), is_scheduled)).collect()
 }

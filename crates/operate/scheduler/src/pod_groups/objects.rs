@@ -1,12 +1,12 @@
-//! The status of PodGroups: the condition `PodGroupScheduled`, or the phase.
+//! The status of PodGroups and CompositePodGroups: the condition that names the kind, or the phase.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use berth_api::feature_gates::FeatureGates;
-use berth_api::object::group::{CompositePodGroup, GROUP_CONDITIONS, GroupKind, Hierarchies};
+use berth_api::object::group::{CompositePodGroup, GROUP_CONDITIONS, GroupKind, Hierarchies, PodGroupStatus};
 use berth_api::object::time::rfc3339;
-use berth_api::object::{GroupKey as PodGroupKey, GroupRules, NamespacedName, PodGroup};
-use berth_api::resource::{COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
+use berth_api::object::{GroupKey as PodGroupKey, GroupRules, NamespacedName, ObjectMeta, PodGroup};
+use berth_api::resource::{COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
 use berth_client::call::{self, CallError};
 use berth_client::events::{ObjectReference, cut};
 use serde_json::{Value, json};
@@ -18,10 +18,12 @@ use crate::pod_status;
 /// Status writes in flight.
 const WRITES_AT_ONCE: usize = 4;
 const MAX_MESSAGE_BYTES: usize = 4096;
+/// The condition of a CompositePodGroup.
+const COMPOSITE_CONDITION: &str = "CompositePodGroupInitiallyScheduled";
 
-/// A PodGroup.
+/// A PodGroup or a CompositePodGroup.
 struct GroupObject {
-    /// None: its pods are placed one by one.
+    /// None: its pods are placed one by one, or with those of other groups.
     rules: Option<GroupRules>,
     reference: ObjectReference,
     generation: i64,
@@ -42,17 +44,17 @@ struct GroupStatus {
 }
 
 impl GroupStatus {
-    fn of(object: &PodGroup) -> GroupStatus {
-        match object.status.conditions.iter().find(|c| GROUP_CONDITIONS.contains(&c.condition_type.as_str()))
-        {
+    fn of(status: &PodGroupStatus) -> GroupStatus {
+        let is_shown = |ty: &str| ty == COMPOSITE_CONDITION || GROUP_CONDITIONS.contains(&ty);
+        match status.conditions.iter().find(|condition| is_shown(&condition.condition_type)) {
             Some(condition) => GroupStatus {
                 is_scheduled: condition.status == "True",
                 reason: condition.reason.clone(),
                 message: condition.message.clone(),
             },
             None => GroupStatus {
-                is_scheduled: object.status.phase == "Scheduled",
-                reason: object.status.phase.clone(),
+                is_scheduled: status.phase == "Scheduled",
+                reason: status.phase.clone(),
                 message: String::new(),
             },
         }
@@ -60,25 +62,29 @@ impl GroupStatus {
 }
 
 impl GroupObject {
-    fn new(object: &PodGroup, gates: FeatureGates, before: Option<GroupObject>) -> GroupObject {
+    fn new(
+        (api_version, kind): (&str, &str),
+        metadata: &ObjectMeta,
+        status: &PodGroupStatus,
+        rules: Option<GroupRules>,
+        before: Option<GroupObject>,
+    ) -> GroupObject {
         let (wanted, is_write_in_flight) =
             before.map_or((None, false), |before| (before.wanted, before.is_write_in_flight));
         GroupObject {
-            rules: object.rules(gates),
+            rules,
             reference: ObjectReference {
-                api_version: object.api_version.clone().into(),
-                kind: "PodGroup".into(),
-                namespace: object.metadata.namespace.clone(),
-                name: object.metadata.name.clone(),
-                uid: object.metadata.uid.clone(),
+                api_version: api_version.to_owned().into(),
+                kind: kind.to_owned().into(),
+                namespace: metadata.namespace.clone(),
+                name: metadata.name.clone(),
+                uid: metadata.uid.clone(),
             },
-            generation: object.metadata.generation,
-            shown: GroupStatus::of(object),
-            is_final: object
-                .status
-                .conditions
-                .iter()
-                .any(|c| c.condition_type == GROUP_CONDITIONS[1] && c.status == "True"),
+            generation: metadata.generation,
+            shown: GroupStatus::of(status),
+            is_final: status.conditions.iter().any(|c| {
+                [GROUP_CONDITIONS[1], COMPOSITE_CONDITION].contains(&&*c.condition_type) && c.status == "True"
+            }),
             wanted,
             is_write_in_flight,
         }
@@ -90,7 +96,11 @@ impl GroupObject {
             return (json!({"status": {"phase": to.reason}}), "application/merge-patch+json");
         }
         let mut condition = json!({
-            "type": GROUP_CONDITIONS[usize::from(*resource != POD_GROUPS)],
+            "type": match *resource {
+                COMPOSITE_POD_GROUPS => COMPOSITE_CONDITION,
+                POD_GROUPS => GROUP_CONDITIONS[0],
+                _ => GROUP_CONDITIONS[1],
+            },
             "status": if to.is_scheduled { "True" } else { "False" },
             "reason": to.reason,
             "message": to.message,
@@ -131,7 +141,9 @@ impl GroupObjects {
         if object.spec.parent_composite_pod_group_name.is_some() {
             self.parts.insert(key.clone(), object.clone());
         }
-        self.objects.insert(key, GroupObject::new(object, gates, before));
+        let names = (&*object.api_version, POD_GROUPS.kind);
+        let new = GroupObject::new(names, &object.metadata, &object.status, object.rules(gates), before);
+        self.objects.insert(key, new);
         rules
     }
 
@@ -143,10 +155,16 @@ impl GroupObjects {
 
     /// Sets a CompositePodGroup, or removes it.
     pub(super) fn set_composite(&mut self, name: NamespacedName, object: Option<CompositePodGroup>) {
-        match object {
-            Some(object) => _ = self.composites.insert(name, object),
-            None => _ = self.composites.remove(&name),
-        }
+        let key = PodGroupKey { kind: GroupKind::Composite, name };
+        let before = self.objects.remove(&key);
+        let Some(object) = object else {
+            self.composites.remove(&key.name);
+            return;
+        };
+        let names = (&*object.api_version, COMPOSITE_POD_GROUPS.kind);
+        let new = GroupObject::new(names, &object.metadata, &object.status, None, before);
+        self.composites.insert(key.name.clone(), object);
+        self.objects.insert(key, new);
     }
 
     /// Reads the hierarchies again. Returns the PodGroups whose pods are placed with others now, and the groups of which the rules
@@ -237,8 +255,9 @@ impl GroupObjects {
         match &result {
             Err(error) if error.code() == Some(403) && !error.is_namespace_terminating() => {
                 if !std::mem::replace(&mut self.reported_forbidden, true) {
-                    let group = key.kind.resource().map(|resource| resource.group).unwrap_or_default();
-                    let remedy = call::rule_to_add(group, "podgroups/status", &["patch"]);
+                    let resource = key.kind.resource().unwrap_or(POD_GROUPS);
+                    let status = format!("{}/status", resource.plural);
+                    let remedy = call::rule_to_add(resource.group, &status, &["patch"]);
                     tracing::warn!("the status of pod groups is not written: {error}: {remedy}");
                 }
             }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
+use berth_apiserver::ServerOptions;
 use berth_controllers::ControllerOptions;
 use berth_faults::{Fault, Proxy, is_binding};
 use berth_scheduler::SchedulerOptions;
@@ -681,5 +683,100 @@ async fn the_pods_of_an_indexed_job_are_bound_together() {
     let mut nodes = nodes_of(&world, "train-").await;
     nodes.sort();
     assert_eq!(nodes, ["n0", "n0", "n1"]);
+    scheduler.stopped().await;
+}
+
+fn gates() -> FeatureGates {
+    FeatureGates { composite_pod_group: true, pod_group_preemption_policy: true, ..FeatureGates::default() }
+}
+
+/// A world and a scheduler with the gates of groups.
+async fn gated() -> (World, SchedulerOptions) {
+    let world = World::start_with(ServerOptions { feature_gates: gates(), ..ServerOptions::default() }).await;
+    let mut options = impatient();
+    options.settings.config.feature_gates = gates();
+    (world, options)
+}
+
+/// Enhancement 6012: `minGroupCount` groups are placed, each with its required pods, or none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_groups_of_a_composite_group_are_bound_together() {
+    const COMPOSITES: &str = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups";
+    let (world, options) = gated().await;
+    world.nodes(2, 1, 1).await;
+    let scheduler = world.schedule(options).await;
+    let reference = |template: &str| json!({"workloadName": "job", "templateName": template});
+    for group in ["workers", "servers"] {
+        let spec = json!({"schedulingPolicy": {"gang": {"minCount": 2}}, "workloadRef": reference(group),
+            "parentCompositePodGroupName": "job"});
+        let object = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": group},
+            "spec": spec});
+        world.create("/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups", object).await;
+        for i in 0..2 {
+            world.pod(member(&format!("{group}-{i}"), group)).await;
+        }
+    }
+    until_message(&world, "workers-0", "its CompositePodGroup default/job does not exist: create it").await;
+    let spec = json!({"schedulingPolicy": {"gang": {"minGroupCount": 2}}, "workloadRef": reference("job")});
+    let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "CompositePodGroup", "metadata": {"name": "job"},
+        "spec": spec});
+    world.create(COMPOSITES, object).await;
+    let until_job = async |status: &str, reason: &str| {
+        until(&format!("job is {reason}"), async || {
+            let job = world.get(&format!("{COMPOSITES}/job")).await;
+            let condition = job["status"]["conditions"][0].clone();
+            let is_shown = condition["type"] == "CompositePodGroupInitiallyScheduled"
+                && condition["status"] == status
+                && condition["reason"] == reason;
+            if is_shown { Ok(()) } else { Err(condition) }
+        })
+        .await
+    };
+    until_job("False", "Unschedulable").await;
+    let nodes = nodes_of(&world, "").await;
+    assert!(nodes.iter().all(String::is_empty), "{nodes:?}");
+    for node in ["n2", "n3"] {
+        world.node(node, "z0", 1).await;
+    }
+    world.until_n_bound(4).await;
+    until_job("True", "Scheduled").await;
+    for group in ["workers", "servers"] {
+        until_status(&world, group, "True", "Scheduled").await;
+    }
+    // "Once this condition transitions to True, it serves as a terminal state".
+    world.delete(&format!("{PODS}/workers-0?gracePeriodSeconds=0")).await;
+    world.pod(member("workers-2", "workers")).await;
+    world.until_bound("workers-2").await;
+    until_job("True", "Scheduled").await;
+    scheduler.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_pod_is_preempted_for_a_group_that_never_preempts() {
+    let (world, options) = gated().await;
+    classes(&world).await;
+    world.nodes(2, 1, 1).await;
+    let scheduler = world.schedule(options).await;
+    for i in 0..2 {
+        world.pod(of_class(pod(&format!("low-{i}"), "low"), "low")).await;
+    }
+    world.until_n_bound(2).await;
+    let high = json!({"priorityClassName": "high", "priority": 1000});
+    let mut never = high.clone();
+    never["preemptionPolicy"] = "Never".into();
+    for (name, fields) in [("never", never), ("usual", high)] {
+        gang_with(&world, name, 2, fields).await;
+        for i in 0..2 {
+            world.pod(of_class(member(&format!("{name}-{i}"), name), "high")).await;
+        }
+        if name == "never" {
+            until_message(&world, "never-0", "not eligible due to preemptionPolicy=Never").await;
+            assert_eq!(nodes_of(&world, "low-").await.iter().filter(|node| !node.is_empty()).count(), 2);
+        }
+    }
+    for victim in ["low-0", "low-1"] {
+        let event = world.until_event(victim, "Preempted").await;
+        assert_eq!(event["related"]["name"], "usual");
+    }
     scheduler.stopped().await;
 }

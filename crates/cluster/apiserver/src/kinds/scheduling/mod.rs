@@ -1,5 +1,6 @@
 //! Priorities, pod groups and devices.
 
+mod composite_pod_group;
 mod device;
 mod pod_group;
 mod priority_class;
@@ -16,6 +17,7 @@ kinds! {
     RESOURCE_CLAIM_TEMPLATES: device::CLAIM_TEMPLATE, &[NAME, AGE];
     RESOURCE_SLICES: device::SliceStrategy, device::SLICE_COLUMNS, has_generation: true;
     PRIORITY_CLASSES: priority_class::PriorityClass, priority_class::COLUMNS;
+    COMPOSITE_POD_GROUPS: composite_pod_group::COMPOSITE_POD_GROUP, composite_pod_group::COLUMNS, has_generation: true;
     POD_GROUPS: pod_group::POD_GROUP, pod_group::COLUMNS;
     POD_GROUPS_V1BETA1: NoRules, pod_group::COLUMNS;
     WORKLOADS: workload::WORKLOAD, DEFAULT;

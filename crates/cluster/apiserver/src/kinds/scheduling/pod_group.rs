@@ -1,6 +1,7 @@
 //! PodGroups.
 
 use berth_api::admission::Priority;
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::group::GROUP_CONDITIONS;
 use berth_api::syntax;
 use berth_schema::resource::{POD_GROUPS, Resource};
@@ -31,8 +32,16 @@ pub static POD_GROUP: PodGroup = PodGroup {
             "/spec/disruptionMode",
             "/spec/priorityClassName",
             "/spec/priority",
+            "/spec/parentCompositePodGroupName",
+            "/spec/preemptionPolicy",
         ],
         check: |group, causes| {
+            check_gated(&group["spec"], causes);
+            let spec = &group["spec"];
+            if !spec[PARENT].is_null() && spec["podGroupTemplateRef"].is_null() {
+                let why = format!("must be specified when `{PARENT}` is set");
+                causes.required("spec.podGroupTemplateRef", &why);
+            }
             validate_spec(&group["spec"], "spec", causes);
             validate_reference(&group["spec"]["podGroupTemplateRef"], "spec.podGroupTemplateRef", causes);
         },
@@ -45,14 +54,15 @@ impl Strategy for PodGroup {
         self.typed.default(group);
     }
 
-    /// A change that leaves out the priority keeps it, as the plugin `Priority` does.
-    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+    fn prepare_create(&self, context: &Context<'_>, group: &mut Value) {
+        remove_gated(context.feature_gates, group, &Value::Null);
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
         if subresource.is_empty() {
             self.default(new);
-            let (priority, spec) = (&old["spec"]["priority"], new["spec"].as_object_mut());
-            if let Some(spec) = spec.filter(|_| !priority.is_null()) {
-                default(spec, "priority", priority.clone());
-            }
+            keep_priority(new, old);
+            remove_gated(context.feature_gates, new, old);
         }
     }
 
@@ -103,6 +113,36 @@ impl Strategy for PodGroup {
     }
 }
 
+/// The group of groups that a group belongs to: a field behind the gate `CompositePodGroup`.
+const PARENT: &str = "parentCompositePodGroupName";
+/// A field behind the gate `PodGroupPreemptionPolicy`.
+const PREEMPTION: &str = "preemptionPolicy";
+
+/// Removes the fields whose gates are off, unless the stored object has them.
+pub fn remove_gated(gates: FeatureGates, group: &mut Value, old: &Value) {
+    let fields = [(PARENT, gates.composite_pod_group), (PREEMPTION, gates.pod_group_preemption_policy)];
+    for (field, _) in fields.iter().filter(|(field, is_on)| !is_on && old["spec"][field].is_null()) {
+        object(group, "spec").and_then(|spec| spec.remove(*field));
+    }
+}
+
+/// The fields behind gates.
+pub fn check_gated(spec: &Value, causes: &mut Causes) {
+    validate_name(&format!("spec.{PARENT}"), &spec[PARENT], syntax::dns_subdomain, causes);
+    if !spec[PREEMPTION].is_null() {
+        let policies = ["Never", "PreemptLowerPriority"];
+        causes.one_of(&format!("spec.{PREEMPTION}"), &spec[PREEMPTION], &policies);
+    }
+}
+
+/// A change that leaves out the priority keeps it, as the plugin `Priority` does.
+pub fn keep_priority(new: &mut Value, old: &Value) {
+    let (priority, spec) = (&old["spec"]["priority"], new["spec"].as_object_mut());
+    if let Some(spec) = spec.filter(|_| !priority.is_null()) {
+        default(spec, "priority", priority.clone());
+    }
+}
+
 /// The version of Kubernetes 1.37.
 const V1BETA1: &str = "v1beta1";
 
@@ -150,11 +190,7 @@ pub fn validate_spec(spec: &Value, path: &str, causes: &mut Causes) {
             _ => {}
         }
     }
-    let (topology, field) =
-        (&spec["schedulingConstraints"]["topology"], format!("{path}.schedulingConstraints.topology"));
-    for (i, constraint) in limited(topology, &field, 1, causes).iter().enumerate() {
-        validate_name(&format!("{field}[{i}].key"), &constraint["key"], syntax::label_key, causes);
-    }
+    validate_topology(spec, path, causes);
     let (claims, field) = (&spec["resourceClaims"], format!("{path}.resourceClaims"));
     for (i, claim) in
         limited_set(claims, &field, MAX_CLAIMS, |claim| &claim["name"], causes).iter().enumerate()
@@ -167,6 +203,18 @@ pub fn validate_spec(spec: &Value, path: &str, causes: &mut Causes) {
             validate_name(&format!("{field}.{source}"), &claim[source], syntax::dns_subdomain, causes);
         }
     }
+    validate_priority(spec, path, causes);
+}
+
+pub fn validate_topology(spec: &Value, path: &str, causes: &mut Causes) {
+    let (topology, field) =
+        (&spec["schedulingConstraints"]["topology"], format!("{path}.schedulingConstraints.topology"));
+    for (i, constraint) in limited(topology, &field, 1, causes).iter().enumerate() {
+        validate_name(&format!("{field}[{i}].key"), &constraint["key"], syntax::label_key, causes);
+    }
+}
+
+pub fn validate_priority(spec: &Value, path: &str, causes: &mut Causes) {
     let class = &spec["priorityClassName"];
     validate_name(&format!("{path}.priorityClassName"), class, syntax::dns_subdomain, causes);
     let priority = &spec["priority"];
@@ -188,7 +236,7 @@ fn validate_reference(reference: &Value, path: &str, causes: &mut Causes) {
 }
 
 /// Whether exactly one of some fields is set.
-fn validate_union(value: &Value, fields: &[&str], path: &str, causes: &mut Causes) -> bool {
+pub fn validate_union(value: &Value, fields: &[&str], path: &str, causes: &mut Causes) -> bool {
     let quoted =
         |fields: &[&str]| fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
     let set: Vec<&str> = fields.iter().copied().filter(|field| !value[field].is_null()).collect();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::object::PodGroupConstraints;
-use super::{GroupKey, GroupKind, GroupRules, PartRules, PodGroup, TopologyLevel};
+use super::{GroupKey, GroupKind, GroupRules, PartRules, PodGroup, PodGroupStatus, TopologyLevel};
 use crate::feature_gates::FeatureGates;
 use crate::object::{NamespacedName, ObjectMeta, nullable};
 
@@ -26,6 +26,9 @@ pub struct CompositePodGroup {
     /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: CompositePodGroupSpec,
+    /// Status.
+    #[serde(deserialize_with = "nullable")]
+    pub status: PodGroupStatus,
 }
 
 /// `spec` of a CompositePodGroup.
@@ -102,7 +105,7 @@ impl Hierarchies {
             if let Some(why) = rules.undecided {
                 broken.insert(root, why);
             }
-            let (group, min, levels) = (Some(group.key()), rules.min, rules.levels);
+            let (group, min, levels) = (group.key(), rules.min, rules.levels);
             children.entry(parent).or_default().push(PartRules { group, min, levels, parts: Vec::new() });
         }
         for root in hierarchies.roots.values().collect::<BTreeSet<_>>() {
@@ -167,5 +170,6 @@ fn part_of(
     let constraints = spec.scheduling_constraints.iter().flat_map(|constraints| &constraints.topology);
     let levels = constraints.take(1).map(|topology| TopologyLevel::required(&topology.key)).collect();
     let gang = spec.scheduling_policy.gang.as_ref();
-    PartRules { group: None, min: gang.map_or(1, |gang| gang.min_group_count as usize), levels, parts }
+    let group = GroupKey { kind: GroupKind::Composite, name };
+    PartRules { group, min: gang.map_or(1, |gang| gang.min_group_count as usize), levels, parts }
 }

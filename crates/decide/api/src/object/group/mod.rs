@@ -16,7 +16,7 @@ pub use self::composite::*;
 pub use self::object::*;
 pub use self::rules::{GroupPart, GroupRules, PartRules, TopologyLevel};
 use super::{Job, NamespacedName, ObjectMeta, Pod, Workload};
-use crate::resource::{COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
+use crate::resource::{COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
 
 /// The API group of Kubernetes' PodGroup.
 pub const SCHEDULING_GROUP: &str = "scheduling.k8s.io";
@@ -144,7 +144,8 @@ impl GroupKind {
         match self {
             GroupKind::Scheduling => Some(POD_GROUPS),
             GroupKind::Coscheduling => Some(COSCHEDULING_POD_GROUPS),
-            GroupKind::Annotation | GroupKind::Composite | GroupKind::Workload | GroupKind::Owner(_) => None,
+            GroupKind::Composite => Some(COMPOSITE_POD_GROUPS),
+            GroupKind::Annotation | GroupKind::Workload | GroupKind::Owner(_) => None,
         }
     }
 

@@ -143,10 +143,10 @@ impl GroupRules {
 }
 
 /// What a PodGroup or a CompositePodGroup of a hierarchy requires.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartRules {
-    /// The PodGroup; none for a CompositePodGroup.
-    pub group: Option<GroupKey>,
+    /// The PodGroup or the CompositePodGroup.
+    pub group: GroupKey,
     /// How many of its pods, or of its groups, have to be placed at least.
     pub min: usize,
     /// The topologies whose domains its pods share, the coarsest first.
@@ -175,7 +175,7 @@ pub struct GroupPart {
 impl PartRules {
     /// The fewest pods with which it is placed.
     pub(super) fn fewest_pods(&self) -> usize {
-        if self.group.is_some() {
+        if self.group.kind != GroupKind::Composite {
             return self.min;
         }
         let mut fewest: Vec<usize> = self.parts.iter().map(PartRules::fewest_pods).collect();
@@ -183,10 +183,15 @@ impl PartRules {
         fewest.iter().take(self.min).sum()
     }
 
-    /// Its PodGroups, with the number of pods that each requires.
-    pub fn groups(&self) -> Vec<(&GroupKey, usize)> {
-        let own = self.group.iter().map(|group| (group, self.min));
-        own.chain(self.parts.iter().flat_map(PartRules::groups)).collect()
+    /// It and the groups in it, itself first, each with whether the required pods or groups are placed. `n_placed` counts the pods of a
+    /// PodGroup with a node.
+    pub fn placed(&self, n_placed: &impl Fn(&GroupKey) -> usize) -> Vec<(&GroupKey, bool)> {
+        let parts: Vec<_> = self.parts.iter().map(|part| part.placed(n_placed)).collect();
+        let n = match self.group.kind {
+            GroupKind::Composite => parts.iter().filter(|part| part[0].1).count(),
+            _ => n_placed(&self.group),
+        };
+        [(&self.group, n >= self.min)].into_iter().chain(parts.into_iter().flatten()).collect()
     }
 
     /// What is left to decide, for members without a node, and the nodes of those with one, each with its PodGroup. `domain_of` is the
@@ -206,7 +211,7 @@ impl PartRules {
         running: &'n [(Option<GroupKey>, String)],
         domain_of: &impl Fn(&str, &str) -> Option<String>,
     ) -> (GroupPart, Vec<&'n str>) {
-        let is_own = |group: &Option<GroupKey>| group.is_some() && *group == self.group;
+        let is_own = |group: &Option<GroupKey>| group.as_ref() == Some(&self.group);
         let members = (0..pending.len()).filter(|i| is_own(&pending[*i])).collect();
         let mut nodes: Vec<&str> =
             running.iter().filter(|(group, _)| is_own(group)).map(|(_, node)| node.as_str()).collect();

@@ -1,5 +1,5 @@
-//! The types of `scheduling.k8s.io/v1beta1` of Kubernetes 1.37, which the bindings of 1.36 lack: those of `v1alpha2` with other
-//! fields. Fields whose feature gates are off in 1.37 (CompositePodGroup, PodGroupPreemptionPolicy) are left out.
+//! The types of `scheduling.k8s.io` of Kubernetes 1.37, which the bindings of 1.36 lack: in `v1beta1` those of `v1alpha2` with other
+//! fields, in `v1alpha3` CompositePodGroups. Also the fields of both versions that are behind feature gates.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 
 /// Types that are not constructed: they have a name and a schema.
 macro_rules! types {
-    ($($(#[$doc:meta])* $name:ident: $schema:expr;)*) => {$(
+    ($version:literal, $($(#[$doc:meta])* $name:ident: $schema:expr;)*) => {$(
         $(#[$doc])*
         pub enum $name {}
 
         impl JsonSchema for $name {
             fn schema_name() -> Cow<'static, str> {
-                concat!("io.k8s.api.scheduling.v1beta1.", stringify!($name)).into()
+                concat!("io.k8s.api.scheduling.", $version, ".", stringify!($name)).into()
             }
 
             fn json_schema(generator: &mut SchemaGenerator) -> Schema {
@@ -28,6 +28,7 @@ macro_rules! types {
 }
 
 types! {
+    "v1beta1",
     /// A group of pods.
     PodGroup: |generator| {
         with(old::PodGroup::json_schema(generator), |fields| {
@@ -41,6 +42,7 @@ types! {
             let template = described::<WorkloadReference>(generator, "The template of a Workload that the group was created from.");
             fields.insert("workloadRef".to_owned(), template);
             fields.insert("disruptionMode".to_owned(), disruption_mode(generator));
+            fields.extend(gated_fields());
         })
     };
     /// A template of a PodGroup.
@@ -82,6 +84,65 @@ types! {
     });
 }
 
+types! {
+    "v1alpha3",
+    /// A group of groups.
+    CompositePodGroup: |generator| {
+        with(old::PodGroup::json_schema(generator), |fields| {
+            fields.insert("spec".to_owned(), described::<CompositePodGroupSpec>(generator, "Specification of the group."));
+            fields.insert("status".to_owned(), described::<CompositePodGroupStatus>(generator, "What was last observed of the group."));
+        })
+    };
+    /// `spec` of a CompositePodGroup.
+    CompositePodGroupSpec: |generator| {
+        let mut schema = PodGroupSpec::json_schema(generator);
+        schema.insert("required".to_owned(), json!(["schedulingPolicy"]));
+        with(schema, |fields| {
+            fields.shift_remove("resourceClaims");
+            let policy = described::<CompositePodGroupSchedulingPolicy>(generator, "How its groups are scheduled.");
+            fields.insert("schedulingPolicy".to_owned(), policy);
+        })
+    };
+    /// `spec.schedulingPolicy` of a CompositePodGroup.
+    CompositePodGroupSchedulingPolicy: |generator| {
+        let gang = described::<CompositeGangSchedulingPolicy>(generator, "A required number of groups, or none.");
+        json_schema!({
+            "description": "How the groups of a group are scheduled. Exactly one field is set.",
+            "type": "object",
+            "properties": {"basic": {"description": "Each group by itself.", "type": "object"}, "gang": gang},
+        })
+    };
+    /// `spec.schedulingPolicy.gang` of a CompositePodGroup.
+    CompositeGangSchedulingPolicy: |_| json_schema!({
+        "description": "All or nothing.",
+        "type": "object",
+        "properties": {
+            "minGroupCount": {"description": "The required number of groups.", "type": "integer", "format": "int32"},
+        },
+        "required": ["minGroupCount"],
+    });
+    /// `status` of a CompositePodGroup.
+    CompositePodGroupStatus: |generator| {
+        with(old::PodGroupStatus::json_schema(generator), |fields| {
+            fields.shift_remove("resourceClaimStatuses");
+        })
+    };
+}
+
+/// The fields of a PodGroup behind the gates `CompositePodGroup` and `PodGroupPreemptionPolicy`.
+pub(crate) fn gated_fields() -> [(String, Value); 2] {
+    let text = |name: &str, description: &str| {
+        (name.to_owned(), json!({"description": description, "type": "string"}))
+    };
+    [
+        text(
+            "parentCompositePodGroupName",
+            "The CompositePodGroup in the same namespace that it belongs to.",
+        ),
+        text("preemptionPolicy", "Never or PreemptLowerPriority: whether pods are preempted for the group."),
+    ]
+}
+
 /// A schema with other properties.
 fn with(mut schema: Schema, change: impl FnOnce(&mut Map<String, Value>)) -> Schema {
     if let Some(fields) = schema.ensure_object().get_mut("properties").and_then(Value::as_object_mut) {
@@ -101,16 +162,16 @@ fn disruption_mode(generator: &mut SchemaGenerator) -> Value {
 }
 
 macro_rules! resources {
-    ($($name:ident)*) => {$(
+    ($($name:ident $version:literal $plural:literal)*) => {$(
         impl Resource for $name {
             type Scope = NamespaceResourceScope;
-            const API_VERSION: &'static str = "scheduling.k8s.io/v1beta1";
-            const GROUP: &'static str = old::$name::GROUP;
-            const KIND: &'static str = old::$name::KIND;
-            const VERSION: &'static str = "v1beta1";
-            const URL_PATH_SEGMENT: &'static str = old::$name::URL_PATH_SEGMENT;
+            const API_VERSION: &'static str = concat!("scheduling.k8s.io/", $version);
+            const GROUP: &'static str = "scheduling.k8s.io";
+            const KIND: &'static str = stringify!($name);
+            const VERSION: &'static str = $version;
+            const URL_PATH_SEGMENT: &'static str = $plural;
         }
     )*};
 }
 
-resources! { PodGroup Workload }
+resources! { PodGroup "v1beta1" "podgroups" Workload "v1beta1" "workloads" CompositePodGroup "v1alpha3" "compositepodgroups" }
