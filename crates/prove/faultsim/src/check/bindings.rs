@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_api::object::Pod;
+use berth_api::object::{Node, Pod};
 use berth_testkit::naive::{Options, World, check_node};
 
 use super::devices::uses_devices;
@@ -86,7 +86,9 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
     let at = steps[bound_at].at;
     let lag = if waits(pod) { LAG + VOLUME_WAIT } else { LAG };
     let since = |kinds: fn(&str) -> bool| {
-        let is_known = |i: &usize| steps[*i].at + lag >= at && kinds(&steps[*i].key.0);
+        let is_known = |i: &usize| {
+            steps[*i].at + lag >= at && kinds(&steps[*i].key.0) && !is_heartbeat(&steps[..*i], &steps[*i])
+        };
         (0..bound_at).rev().filter(is_known).take(MOST_STATES).collect::<Vec<usize>>()
     };
     let of_nodes = since(|kind| matches!(kind, "Node" | "Namespace"));
@@ -150,6 +152,19 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
         older.retain(|pod| world.pods.iter().all(|known| known.metadata.uid != pod.metadata.uid));
         fits(&world, &[]) || fits(&world, &decided) || fits(&world, &older)
     })
+}
+
+/// Whether a step changes nothing of a node that rules read: nodes report their state every few seconds.
+fn is_heartbeat(before: &[Step], step: &Step) -> bool {
+    let Some(Object::Node(node)) = &step.object else { return false };
+    let last =
+        before.iter().rev().find(|before| before.key == step.key).and_then(|last| last.object.as_ref());
+    let Some(Object::Node(last)) = last else { return false };
+    let read = |node: &Node| {
+        let (metadata, spec, status) = (node.metadata.clone(), node.spec.clone(), node.status.clone());
+        (metadata.labels, metadata.annotations, spec, status)
+    };
+    read(node) == read(last)
 }
 
 /// Pods that have no node yet, on the nodes that a scheduler has chosen for them: the binding was sent, or will be sent once

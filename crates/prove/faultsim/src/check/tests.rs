@@ -66,6 +66,21 @@ fn a_scheduler_counts_on_bindings_that_it_has_sent() {
 }
 
 #[test]
+fn the_state_that_a_pod_was_decided_on_is_found_behind_many_reports_of_nodes() {
+    let mut waiting = pod("a", "");
+    waiting["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+    let (mut bound, mut tainted) = (waiting.clone(), node("n"));
+    bound["spec"]["nodeName"] = json!("n");
+    tainted["spec"]["taints"] = json!([{"key": "k", "effect": "NoSchedule"}]);
+    let mut objects = vec![node("n"), waiting];
+    objects.extend(std::iter::repeat_n(tainted.clone(), 140));
+    objects.push(bound);
+    assert_eq!(bindings::check(&steps(&history(&objects)), &[]), (1, Vec::new()));
+    objects[0] = tainted;
+    assert_eq!(bindings::check(&steps(&history(&objects)), &[]).1.len(), 1);
+}
+
+#[test]
 fn a_pod_that_moves_is_found() {
     assert!(bound_twice(&history(&[pod("a", ""), pod("a", "n"), pod("a", "n")])).is_empty());
     assert_eq!(bound_twice(&history(&[pod("a", ""), pod("a", "n"), pod("a", "m")])).len(), 1);
