@@ -31,10 +31,8 @@ struct Place<'a> {
 pub(super) fn are_equal<'a>(state: &State, mut pods: impl Iterator<Item = &'a PreparedPod>) -> bool {
     let Some(first) = pods.next() else { return false };
     let kind = Equivalence::of(state, first);
-    pods.all(|pod| {
-        (pod.rule_set, pod.label_set) == (first.rule_set, first.label_set)
-            || Equivalence::of(state, pod) == kind
-    })
+    let needs = |pod: &'a PreparedPod| (pod.rule_set, pod.label_set, &pod.volumes, &pod.devices, &pod.gates);
+    pods.all(|pod| needs(pod) == needs(first) || Equivalence::of(state, pod) == kind)
 }
 
 /// The topologies in which pods that are equal to this one keep apart, with how many of them may share a domain.

@@ -191,7 +191,8 @@ impl<'a, 'b> Placing<'a, 'b> {
         for domain in domains {
             let is_best = |candidate: &Candidate| {
                 let lowest = MAX_SCORE * candidate.n_placed as i64 / members.len() as i64 + candidate.usage;
-                lowest >= optimum(self, &domain)
+                (lowest, Reverse(candidate.domain.value()))
+                    > (optimum(self, &domain), Reverse(domain.value()))
             };
             if finer.is_empty() && tried.iter().any(is_best) {
                 break;

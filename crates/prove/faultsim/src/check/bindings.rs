@@ -24,6 +24,8 @@ const LAG: Duration = Duration::from_secs(150);
 const VOLUME_WAIT: Duration = Duration::from_secs(600);
 /// States that are tried for nodes, and for pods.
 const MOST_STATES: usize = 120;
+/// The same for a pod that waits between its decision and its binding.
+const MOST_STATES_WAITING: usize = 1000;
 /// All subsets of this many decided bindings are tried.
 const MOST_SUBSETS: usize = 7;
 
@@ -84,12 +86,13 @@ fn was_allowed(steps: &[Step], attempts: &[Attempt], bound_at: usize, pod: &Pod,
     let state = State::after(&steps[..bound_at]);
     let mut now = state.world(name);
     let at = steps[bound_at].at;
-    let lag = if waits(pod) { LAG + VOLUME_WAIT } else { LAG };
+    let (lag, most_states) =
+        if waits(pod) { (LAG + VOLUME_WAIT, MOST_STATES_WAITING) } else { (LAG, MOST_STATES) };
     let since = |kinds: fn(&str) -> bool| {
         let is_known = |i: &usize| {
             steps[*i].at + lag >= at && kinds(&steps[*i].key.0) && !is_heartbeat(&steps[..*i], &steps[*i])
         };
-        (0..bound_at).rev().filter(is_known).take(MOST_STATES).collect::<Vec<usize>>()
+        (0..bound_at).rev().filter(is_known).take(most_states).collect::<Vec<usize>>()
     };
     let of_nodes = since(|kind| matches!(kind, "Node" | "Namespace"));
     let mut node_worlds: Vec<World> =

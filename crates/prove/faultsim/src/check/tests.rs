@@ -66,7 +66,7 @@ fn a_scheduler_counts_on_bindings_that_it_has_sent() {
 }
 
 #[test]
-fn the_state_that_a_pod_was_decided_on_is_found_behind_many_reports_of_nodes() {
+fn the_state_that_a_pod_with_volumes_was_decided_on_is_found_behind_many_changes() {
     let mut waiting = pod("a", "");
     waiting["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
     let (mut bound, mut tainted) = (waiting.clone(), node("n"));
@@ -74,9 +74,32 @@ fn the_state_that_a_pod_was_decided_on_is_found_behind_many_reports_of_nodes() {
     tainted["spec"]["taints"] = json!([{"key": "k", "effect": "NoSchedule"}]);
     let mut objects = vec![node("n"), waiting];
     objects.extend(std::iter::repeat_n(tainted.clone(), 140));
+    objects.extend((0..140).map(|i| pod(&format!("other-{i}"), "")));
     objects.push(bound);
     assert_eq!(bindings::check(&steps(&history(&objects)), &[]), (1, Vec::new()));
     objects[0] = tainted;
+    assert_eq!(bindings::check(&steps(&history(&objects)), &[]).1.len(), 1);
+}
+
+#[test]
+fn the_pods_that_a_pod_with_volumes_was_decided_with_are_found_behind_many_changes() {
+    let mut waiting = pod("a", "");
+    waiting["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+    waiting["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("100m");
+    let term =
+        json!({"labelSelector": {"matchLabels": {"app": "b"}}, "topologyKey": "kubernetes.io/hostname"});
+    waiting["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+        json!([term]);
+    let (mut bound, mut labelled, mut near) = (waiting.clone(), node("n"), pod("b", "n"));
+    bound["spec"]["nodeName"] = json!("n");
+    labelled["metadata"]["labels"] = json!({"kubernetes.io/hostname": "n"});
+    let relabelled = near.clone();
+    near["metadata"]["labels"] = json!({"app": "b"});
+    let mut objects = vec![labelled, near, waiting, relabelled.clone()];
+    objects.extend((0..140).map(|i| pod(&format!("other-{i}"), "")));
+    objects.push(bound);
+    assert_eq!(bindings::check(&steps(&history(&objects)), &[]), (1, Vec::new()));
+    objects[1] = relabelled;
     assert_eq!(bindings::check(&steps(&history(&objects)), &[]).1.len(), 1);
 }
 

@@ -69,7 +69,7 @@ impl Case {
             world: text::world(&text),
             text,
             devices: devices.iter().map(|models| models.to_vec()).collect(),
-            claims: claims.iter().map(|models| Some(claim(models))).collect(),
+            claims: claims.iter().map(|models| (!models.is_empty()).then(|| claim(models))).collect(),
         }
     }
 

@@ -60,6 +60,9 @@ fn device_problems(case: &Case, outcomes: &[Outcome]) -> Vec<String> {
     let mut problems = Vec::new();
     for (i, outcome) in outcomes.iter().enumerate() {
         let Outcome::Placed { node, devices, .. } = outcome else { continue };
+        if case.claim_of(i).is_some() && devices.as_ref().is_none_or(|devices| devices.claims.is_empty()) {
+            problems.push(format!("member {i} has no devices"));
+        }
         let at = case.world.nodes.iter().position(|known| known.metadata.name == *node).expect("a node");
         for decision in devices.iter().flat_map(|devices| &devices.claims) {
             let Some(allocation) = &decision.allocation else { continue };
@@ -124,6 +127,17 @@ fn a_group_is_placed_whenever_an_exhaustive_solver_places_it() {
     let n = |key: &str| counts.get(key).copied().unwrap_or(0);
     assert!(n("placed") > n_cases / 8 && n("impossible") > n_cases / 8, "{counts:?}");
     assert!(n("cut") + n("unknown") < n_cases / 50, "{counts:?}");
+}
+
+/// Members that differ in their claims only.
+#[test]
+fn a_member_with_a_claim_is_not_taken_for_one_without() {
+    let text = "node n0 zone=z0 cpu=8\nnode n1 zone=z0 cpu=2\npod default/m0 cpu=1\npod default/m1 cpu=1";
+    let case = Case::new(text.to_owned(), &[&[], &["a"]], &[&[], &[Some("a")]]);
+    let level = GroupLevel { rule: &TopologyLevel::required(ZONE), value: None };
+    let GroupOutcome::Placed { members, .. } = place(&case, 2, &[level]).0 else { panic!("{case}") };
+    assert_eq!(device_problems(&case, &members), Vec::<String>::new());
+    assert_eq!(members.iter().map(Outcome::node).collect::<Vec<_>>(), [Some("n0"), Some("n1")]);
 }
 
 /// The nodes of the pending pods of a text, as one group of which all are required, where each has the claim of the same place.
