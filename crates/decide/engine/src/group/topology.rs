@@ -194,7 +194,9 @@ impl<'a, 'b> Placing<'a, 'b> {
                 (lowest, Reverse(candidate.domain.value()))
                     > (optimum(self, &domain), Reverse(domain.value()))
             };
-            if finer.is_empty() && tried.iter().any(is_best) {
+            // Scores are shares of the most members that any domain takes.
+            let is_most_known = tried.iter().any(|candidate| candidate.n_placed == members.len());
+            if finer.is_empty() && is_most_known && tried.iter().any(is_best) {
                 break;
             }
             let is_too_small =
