@@ -10,10 +10,11 @@ use crate::metrics::EvictionResult;
 
 impl Enforcer {
     pub(super) fn apply_completion(&mut self, completion: Completion) {
+        let now = Instant::now();
         let is_over = match completion {
             Completion::Eviction { sent, outcome } => {
                 self.evictions.completed();
-                self.step_sent(&sent.eviction.uid, &outcome);
+                self.step_sent(&sent.eviction.uid, &outcome, now);
                 self.eviction_completed(&sent, outcome);
                 let Eviction { namespace, name, uid, .. } = &sent.eviction;
                 if self.pods.get(namespace, name).is_none_or(|pod| *pod.uid != **uid) {
@@ -23,18 +24,18 @@ impl Enforcer {
                 true
             }
             Completion::Planned(answer) => {
-                self.answered(*answer);
+                self.answered(*answer, now);
                 false
             }
             Completion::Marked { uid, marked } => {
-                self.step_marked(&uid, marked);
+                self.step_marked(&uid, marked, now);
                 false
             }
             Completion::LedgerRead { term, read } => self.limits.ledger_read(term, read, Timestamp::now()),
             Completion::LedgerWritten { term, written } => self.limits.ledger.written(term, written),
         };
         if is_over {
-            self.timer.set(Instant::now());
+            self.timer.set(now);
         }
     }
 

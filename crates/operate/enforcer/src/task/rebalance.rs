@@ -88,12 +88,12 @@ impl Enforcer {
                 rebalancer.phase = Phase::Allowed(Box::new(step));
                 self.timer.set(now);
             }
-            None => self.ask(None),
+            None => self.ask(None, now),
         }
     }
 
     /// Asks what is to be done, before the eviction of a step that is counted already, if there is one.
-    fn ask(&mut self, counted: Option<Box<Step>>) {
+    fn ask(&mut self, counted: Option<Box<Step>>, now: Instant) {
         let Some(rebalancer) = &mut self.rebalancer else { return };
         let request = Request { now: Timestamp::now(), ..rebalancer.options.request.clone() };
         let mut exceptions = rebalancer.exceptions.clone();
@@ -123,7 +123,7 @@ impl Enforcer {
         };
         rebalancer.phase = Phase::Asked(counted);
         if rebalancer.objects.n_pods() <= PLANNED_AT_ONCE {
-            self.answered(question.answer());
+            self.answered(question.answer(), now);
         } else {
             let completed = rebalancer.completed.clone();
             // The receiver is gone when the enforcer has ended.
@@ -143,8 +143,7 @@ impl Enforcer {
         is_unsettled.then(|| format!("waits until the pods of {workload} are ready"))
     }
 
-    pub(super) fn answered(&mut self, answer: Answer) {
-        let now = Instant::now();
+    pub(super) fn answered(&mut self, answer: Answer, now: Instant) {
         let Some(rebalancer) = self.rebalancer.as_mut().filter(|r| matches!(r.phase, Phase::Asked(_))) else {
             return;
         };
@@ -247,7 +246,7 @@ impl Enforcer {
     }
 
     /// A pod was marked, or not.
-    pub(super) fn step_marked(&mut self, uid: &str, marked: Result<String, CallError>) {
+    pub(super) fn step_marked(&mut self, uid: &str, marked: Result<String, CallError>, now: Instant) {
         let Some(rebalancer) = &mut self.rebalancer else { return };
         let Phase::Marking(step) = &rebalancer.phase else { return };
         if step.uid != uid {
@@ -255,7 +254,7 @@ impl Enforcer {
         }
         let step = step.clone();
         rebalancer.phase = match marked {
-            Ok(mark) => Phase::Marked(step, mark, Instant::now()),
+            Ok(mark) => Phase::Marked(step, mark, now),
             Err(error) => {
                 tracing::debug!(pod = %step.pod, "a pod to be moved is not marked: {error}");
                 self.limits.cancel(uid);
@@ -273,7 +272,7 @@ impl Enforcer {
         let condition = pod.and_then(|pod| find_condition(&pod.status.conditions, MOVE_CONDITION));
         let step = step.clone();
         if condition.is_some_and(|condition| condition.message == *mark) {
-            self.ask(Some(step));
+            self.ask(Some(step), now);
         } else if pod.is_none() || now >= *since + MARKED_FOR {
             cancel(&mut self.limits, &mut self.evictions, &step);
             (rebalancer.phase, rebalancer.at) = (Phase::Idle, now + LOOK_AGAIN);
@@ -296,7 +295,7 @@ impl Enforcer {
     }
 
     /// An eviction ended.
-    pub(super) fn step_sent(&mut self, uid: &str, outcome: &EvictionOutcome) {
+    pub(super) fn step_sent(&mut self, uid: &str, outcome: &EvictionOutcome, now: Instant) {
         let Some(rebalancer) = &mut self.rebalancer else { return };
         let Phase::Sent(step, _) = &rebalancer.phase else { return };
         let is_evicted = matches!(outcome, EvictionOutcome::Evicted | EvictionOutcome::Unknown(_));
@@ -310,7 +309,7 @@ impl Enforcer {
                 rebalancer.phase = Phase::Allowed(Box::new(step));
             }
             _ => {
-                rebalancer.ended(step, StepResult::NotEvicted, None);
+                rebalancer.ended(step, StepResult::NotEvicted, None, now);
                 self.metrics.moved(StepResult::NotEvicted);
             }
         }
@@ -348,6 +347,6 @@ impl Enforcer {
         }
         self.metrics.moved(result);
         self.reporter.current.n_moved += u64::from(result == StepResult::Moved);
-        rebalancer.ended(step, result, replacement.map(|(name, _)| name.name().to_owned()));
+        rebalancer.ended(step, result, replacement.map(|(name, _)| name.name().to_owned()), now);
     }
 }

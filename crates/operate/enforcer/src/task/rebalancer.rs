@@ -117,10 +117,16 @@ impl Rebalancer {
     }
 
     /// A step has ended. After a move the plan goes on; if not, another plan is made later.
-    pub(super) fn ended(&mut self, step: Step, result: StepResult, replacement: Option<String>) {
+    pub(super) fn ended(
+        &mut self,
+        step: Step,
+        result: StepResult,
+        replacement: Option<String>,
+        now: Instant,
+    ) {
         self.phase = Phase::Idle;
         self.has_observed = true;
-        self.at = Instant::now();
+        self.at = now;
         let Step { made, .. } = step;
         if result != StepResult::Moved {
             self.rest.clear();
