@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use berth_api::object::group::{GroupRules, TopologyLevel};
+use berth_api::object::group::{GroupKey, GroupPart, GroupRules, TopologyLevel};
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
 use berth_api::rules::KnownNamespaces;
 use berth_engine::Cluster;
@@ -43,27 +43,34 @@ pub struct PendingGroup {
     pub min: Option<usize>,
     /// The topologies whose domains the members share, the coarsest first, with those of running members.
     pub levels: Vec<(TopologyLevel, Option<String>)>,
+    /// The groups of a CompositePodGroup.
+    pub composite: Option<GroupPart>,
 }
 
 impl PendingGroup {
-    /// The group with these rules, if they are known, that has this number of pending members and others on these nodes.
+    /// The group with these rules, if they are known, of these pending members, in their order, and of others with their nodes. A member
+    /// has the group that it names itself.
     pub fn new(
         rules: Option<GroupRules>,
-        n_pending: usize,
-        nodes: &[impl AsRef<str>],
+        pending: &[Option<GroupKey>],
+        running: &[(Option<GroupKey>, String)],
         cluster: &Cluster,
     ) -> PendingGroup {
-        let Some(rules) = rules.filter(|rules| rules.check(n_pending + nodes.len()).is_ok()) else {
-            return PendingGroup { min: None, levels: Vec::new() };
+        let Some(rules) = rules.filter(|rules| rules.check(pending.len() + running.len()).is_ok()) else {
+            return PendingGroup { min: None, levels: Vec::new(), composite: None };
         };
+        let domain_of = |node: &str, key: &str| cluster.node_domain(node, key).map(Cow::into_owned);
         let with_value = |level: TopologyLevel| {
-            let value = nodes.iter().find_map(|node| cluster.node_domain(node.as_ref(), &level.key));
-            let value = value.map(Cow::into_owned);
+            let value = running.iter().find_map(|(_, node)| domain_of(node, &level.key));
             (level, value)
         };
         // Beyond the required members, one is worth a move.
-        let min = rules.min.saturating_sub(nodes.len()).max(1);
-        PendingGroup { min: Some(min), levels: rules.levels.into_iter().map(with_value).collect() }
+        let min = rules.min.saturating_sub(running.len()).max(1);
+        PendingGroup {
+            min: Some(min),
+            levels: rules.levels.into_iter().map(with_value).collect(),
+            composite: rules.composite.map(|root| root.part(pending, running, &domain_of)),
+        }
     }
 }
 

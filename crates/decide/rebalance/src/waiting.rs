@@ -68,7 +68,7 @@ pub(crate) fn take_back<'p>(
 
 impl Unit<'_> {
     fn place(&self, cluster: &mut Cluster) -> Vec<Outcome> {
-        let Some(PendingGroup { min, levels }) = &self.group else {
+        let Some(PendingGroup { min, levels, composite }) = &self.group else {
             return self.pods.iter().map(|(_, pod)| cluster.place(pod)).collect();
         };
         let unplaced =
@@ -76,7 +76,8 @@ impl Unit<'_> {
         let Some(min) = *min else { return unplaced() };
         let members: Vec<_> = self.pods.iter().map(|(_, pod)| pod.clone()).collect();
         let levels: Vec<_> = levels.iter().map(GroupLevel::from).collect();
-        match cluster.place_group(&Group { members: &members, min, levels: &levels, composite: None }) {
+        let composite = composite.as_ref();
+        match cluster.place_group(&Group { members: &members, min, levels: &levels, composite }) {
             GroupOutcome::Placed { members, .. } => members,
             GroupOutcome::Unplaced(_) => unplaced(),
         }

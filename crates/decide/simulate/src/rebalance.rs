@@ -26,20 +26,20 @@ impl Simulation {
         let pending = self.units(positions.map(|position| (position, ()))).into_iter();
         let pending = pending.map(|unit| match unit {
             Unit::Pod(position, ()) => Pending::from(pod(position)),
-            Unit::Group(key, members) => Pending {
-                pods: members.into_iter().map(|(position, ())| pod(position)).collect(),
-                group: Some(self.pending_group(&key)),
-            },
+            Unit::Group(key, members) => {
+                let members: Vec<usize> = members.into_iter().map(|(position, ())| position).collect();
+                let group = Some(self.pending_group(&key, &members));
+                Pending { pods: members.into_iter().map(pod).collect(), group }
+            }
         });
         let pending = pending.collect();
         self.plan_with(request, pending)
     }
 
-    /// What a group requires of those of its members that have no node.
-    pub(crate) fn pending_group(&self, key: &GroupKey) -> PendingGroup {
-        let nodes = self.nodes_of_group(key);
-        let n_pods = self.pods.iter().filter(|pod| pod.group.as_ref() == Some(key)).count();
-        PendingGroup::new(self.rules_of_group(key), n_pods - nodes.len(), &nodes, &self.cluster)
+    /// What a group requires of these members, which have no node.
+    pub(crate) fn pending_group(&self, key: &GroupKey, members: &[usize]) -> PendingGroup {
+        let (pending, running) = self.groups_of_members(key, members.iter().copied());
+        PendingGroup::new(self.rules_of_group(key), &pending, &running, &self.cluster)
     }
 
     /// The same with these pending pods.

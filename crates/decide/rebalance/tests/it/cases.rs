@@ -181,7 +181,9 @@ fn a_group_gets_room_as_a_whole_or_not_at_all() {
     world.pods.extend((1..4).map(|i| pod(&format!("p{i}"), "p", &format!("n{i}"), 1000, json!({}))));
     world.pods.extend((0..2).map(|i| pod(&format!("member-{i}"), "group", "", 3500, json!({}))));
     let of_group = |min| {
-        let unit = move |pods| vec![Pending { pods, group: Some(PendingGroup { min, levels: Vec::new() }) }];
+        let unit = move |pods| {
+            vec![Pending { pods, group: Some(PendingGroup { min, levels: Vec::new(), composite: None }) }]
+        };
         plan_with(&world, &request(&[Goal::Defragment]), unit)
     };
     let plan = of_group(Some(2));
@@ -193,7 +195,12 @@ fn a_group_gets_room_as_a_whole_or_not_at_all() {
     // Three nodes have no room for three of them beside the three pods.
     let mut larger = world.clone();
     larger.pods.push(pod("member-2", "group", "", 3500, json!({})));
-    let unit = |pods| vec![Pending { pods, group: Some(PendingGroup { min: Some(3), levels: Vec::new() }) }];
+    let unit = |pods| {
+        vec![Pending {
+            pods,
+            group: Some(PendingGroup { min: Some(3), levels: Vec::new(), composite: None }),
+        }]
+    };
     let plan = plan_with(&larger, &request(&[Goal::Defragment]), unit);
     assert_eq!((plan.moves.len(), plan.is_exhaustive), (0, true));
 }

@@ -92,7 +92,7 @@ fn a_group_gets_room_in_a_large_cluster() {
         let mut pods: Vec<_> = (1..5).map(running).collect();
         pods.extend((0..n_members).map(|i| pod(&format!("member-{i}"), "group", "", 3500, json!({}))));
         let world = in_large_cluster(World { nodes, pods, ..World::default() });
-        let group = Some(PendingGroup { min: Some(n_members), levels: Vec::new() });
+        let group = Some(PendingGroup { min: Some(n_members), levels: Vec::new(), composite: None });
         plan_with(&world, &request(&[Goal::Defragment]), |pods| vec![Pending { pods, group }])
     };
     let plan = of_group(3);

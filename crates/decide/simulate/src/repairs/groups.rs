@@ -37,10 +37,11 @@ impl Simulation {
     /// The fewest moves after which the group fits.
     fn moves_for_group(&mut self, namespace: &str, name: &str, budget: &WorkBudget) -> Option<Repair> {
         let key = self.pod(namespace, name)?.group.clone()?;
-        let members = self.placed_with(namespace, name).into_iter().map(|position| &self.pods[position]);
-        let members: Vec<_> = members.filter(|member| member.is_unplaced()).cloned().collect();
-        let pods = members.iter().map(|member| &member.pod).collect();
-        let pending = Pending { pods, group: Some(self.pending_group(&key)) };
+        let mut positions = self.placed_with(namespace, name);
+        positions.retain(|position| self.pods[*position].is_unplaced());
+        let group = Some(self.pending_group(&key, &positions));
+        let members: Vec<_> = positions.into_iter().map(|position| self.pods[position].clone()).collect();
+        let pending = Pending { pods: members.iter().map(|member| &member.pod).collect(), group };
         self.trial(members.first()?, None, budget).make_room(vec![pending])
     }
 

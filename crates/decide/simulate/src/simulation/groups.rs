@@ -269,13 +269,22 @@ impl Simulation {
         (min, rules.levels.iter().map(with_value).collect())
     }
 
+    /// The groups that these members of a group name themselves, and those of its members with a node, with the node.
+    #[expect(clippy::type_complexity, reason = "as `PartRules::part` takes them")]
+    pub(crate) fn groups_of_members(
+        &self,
+        key: &GroupKey,
+        members: impl Iterator<Item = usize>,
+    ) -> (Vec<Option<GroupKey>>, Vec<(Option<GroupKey>, String)>) {
+        let own = |i: usize| GroupKey::of(&self.pods[i].pod, self.extensions);
+        let of_group = (0..self.pods.len()).filter(|i| self.pods[*i].group.as_ref() == Some(key));
+        let running = of_group.filter_map(|i| Some((own(i), self.pods[i].node()?.to_owned())));
+        (members.map(own).collect(), running.collect())
+    }
+
     /// What is left to decide of a group of groups.
     fn part<T>(&self, root: &PartRules, members: &[(usize, T)], key: &GroupKey) -> GroupPart {
-        let own = |i: usize| GroupKey::of(&self.pods[i].pod, self.extensions);
-        let pending: Vec<_> = members.iter().map(|(i, _)| own(*i)).collect();
-        let of_group = (0..self.pods.len()).filter(|i| self.pods[*i].group.as_ref() == Some(key));
-        let running: Vec<_> =
-            of_group.filter_map(|i| Some((own(i), self.pods[i].node()?.to_owned()))).collect();
+        let (pending, running) = self.groups_of_members(key, members.iter().map(|(i, _)| *i));
         root.part(&pending, &running, &|node, key| self.cluster.node_domain(node, key).map(Cow::into_owned))
     }
 

@@ -3,7 +3,9 @@
 use berth_api::feature_gates::FeatureGates;
 use berth_api::inventory::Inventory;
 use berth_engine::Settings;
+use berth_rebalance::{Goal, Request};
 use berth_simulate::{Simulation, SimulationOptions};
+use jiff::Timestamp;
 
 /// Two racks in each of two zones, `za-r1` to `zb-r2`, with a node each for so many pods of a CPU.
 fn racks(n_pods: [u32; 4]) -> String {
@@ -201,4 +203,23 @@ fn a_workload_makes_a_group_of_the_pods_of_a_stateful_set() {
         let of_other = simulated(&(racks([1, 1, 1, 1]) + &workload("ReplicaSet") + &controller(kind)), false);
         assert!(!nodes(&of_other, "web").contains("none"), "{kind}: no Workload names it");
     }
+}
+
+#[test]
+fn moves_make_room_for_each_group_of_a_composite_group_in_its_rack() {
+    let filler = |name: &str| {
+        running_or_not(name, 0, name).replace(
+            "name: za-r1-0}",
+            "name: za-r1-0, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: f, uid: f, controller: true}]}",
+        )
+    };
+    let groups =
+        composite("job", "", 2, "") + &group("a", "job", 2, 2, "rack") + &group("b", "job", 2, 2, "rack");
+    // Four of a CPU fit, but no two in the first rack beside the pod that is there.
+    let filler = filler("za-r1").replace("schedulingGroup: {podGroupName: za-r1},", "");
+    let simulation = simulated(&(racks([2, 2, 1, 0]) + &filler + &groups), true);
+    let plan = simulation.rebalance(&Request::new(vec![Goal::Defragment], Timestamp::UNIX_EPOCH), None);
+    assert_eq!((plan.before[&Goal::Defragment], plan.after[&Goal::Defragment]), (4.0, 0.0));
+    let moves: Vec<_> = plan.moves.iter().map(|made| (&*made.from, &*made.to)).collect();
+    assert_eq!(moves, [("za-r1", "zb-r1")]);
 }

@@ -21,13 +21,22 @@ fn is_pending_of_job(change: &Change, extensions: bool) -> bool {
         && GroupKey::of(pod, extensions).is_some_and(|key| key.kind == GroupKind::Owner(GroupOwner::Job))
 }
 
+/// Whether a PodGroup belongs to a CompositePodGroup.
+fn has_composite(change: &Change) -> bool {
+    matches!(change, Change::PodGroupApplied(_, group) if group.spec.parent_composite_pod_group_name.is_some())
+}
+
 impl Enforcer {
     pub(super) fn apply(&mut self, event: WatchEvent) {
         for change in self.mirror.apply(&mut self.cluster, event, |_| false) {
             if let Some(rebalancer) = &mut self.rebalancer {
                 rebalancer.apply(&change);
-                if is_pending_of_job(&change, self.cluster.settings().extensions) {
+                let settings = self.cluster.settings();
+                if is_pending_of_job(&change, settings.extensions) {
                     self.mirror.watch_also(Source::Jobs);
+                }
+                if settings.config.feature_gates.composite_pod_group && has_composite(&change) {
+                    self.mirror.watch_also(Source::CompositePodGroups);
                 }
             }
             self.changed(change);
