@@ -17,7 +17,8 @@ pub(crate) fn tidy(board: &mut Board<'_>) -> Vec<Step> {
     }
     let end = board.values();
     board.undo_to(0);
-    while let Some(direct) = without_a_detour(board, &steps, &end) {
+    let direct = without_detours(board, &steps);
+    if direct.len() < steps.len() && values_after(board, &direct).as_ref() == Some(&end) {
         steps = direct;
     }
     if steps.len() <= MOST_ORDERED {
@@ -26,20 +27,41 @@ pub(crate) fn tidy(board: &mut Board<'_>) -> Vec<Step> {
     steps
 }
 
-/// The same with a pod that moves once instead of twice, if that is legal and worth the same.
-fn without_a_detour(board: &mut Board<'_>, steps: &[Step], end: &Values) -> Option<Vec<Step>> {
-    (0..steps.len()).find_map(|first| {
-        let again = (first + 1..steps.len()).find(|later| steps[*later].0 == steps[first].0)?;
-        let is_back = board.node_of(steps[first].0) == steps[again].1;
+/// The same with pods that move once instead of twice, where that is legal. The pods end in the same places.
+fn without_detours(board: &mut Board<'_>, steps: &[Step]) -> Vec<Step> {
+    let mut steps = steps.to_vec();
+    loop {
+        let n_steps = steps.len();
+        let mut at = 0;
+        while at < steps.len() {
+            match direct(board, &steps[at..]) {
+                Some((n_replaced, direct)) => _ = steps.splice(at..at + n_replaced, direct),
+                None => {
+                    board.apply(steps[at].0, steps[at].1);
+                    at += 1;
+                }
+            }
+        }
+        board.undo_to(0);
+        if steps.len() == n_steps {
+            return steps;
+        }
+    }
+}
+
+/// What replaces the first steps, up to the next one of the pod that the first one moves: the same without one of these two, or without
+/// both if the pod comes back. After these steps all pods are where they were with them, so the rest is as legal as it was.
+fn direct(board: &mut Board<'_>, steps: &[Step]) -> Option<(usize, Vec<Step>)> {
+    let pod = steps[0].0;
+    let again = 1 + steps[1..].iter().position(|step| step.0 == pod)?;
+    let (between, last) = (&steps[1..again], steps[again]);
+    let candidates = match board.node_of(pod) == last.1 {
+        true => vec![between.to_vec()],
         // The pod goes when it went last, or when it went first.
-        [(first, again), (again, first)].into_iter().find_map(|(dropped, kept)| {
-            let mut direct = steps.to_vec();
-            direct[kept].1 = steps[again].1;
-            let is_left = |at: &usize| *at != dropped && !(is_back && *at == kept);
-            let direct: Vec<Step> = (0..steps.len()).filter(is_left).map(|at| direct[at]).collect();
-            (values_after(board, &direct).as_ref() == Some(end)).then_some(direct)
-        })
-    })
+        false => vec![[between, &[last]].concat(), [&[last], between].concat()],
+    };
+    let legal = candidates.into_iter().find(|direct| after(board, direct, |_| ()).is_some());
+    legal.map(|direct| (again + 1, direct))
 }
 
 /// The steps in an order in which no step raises the values, as far as there is one that a greedy choice finds.
@@ -71,9 +93,13 @@ fn ordered(board: &mut Board<'_>, mut left: Vec<Step>) -> Vec<Step> {
 
 /// The values after these moves; none if one of them is not legal. The board stays as it is.
 pub(crate) fn values_after(board: &mut Board<'_>, steps: &[Step]) -> Option<Values> {
+    after(board, steps, Board::values)
+}
+
+fn after<'a, T>(board: &mut Board<'a>, steps: &[Step], look: impl FnOnce(&mut Board<'a>) -> T) -> Option<T> {
     let n_steps = board.n_steps();
     let is_legal = steps.iter().all(|(pod, to)| board.apply(*pod, *to));
-    let values = is_legal.then(|| board.values());
+    let seen = is_legal.then(|| look(board));
     board.undo_to(n_steps);
-    values
+    seen
 }
