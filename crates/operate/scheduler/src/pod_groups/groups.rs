@@ -347,7 +347,7 @@ impl PodGroups {
         let rules = self.rules(&context.pending.pods, entry);
         let Some(group) = self.groups.get(&entry) else { return };
         if let Ok(rules) = &rules {
-            for (key, _) in shown(group, rules).into_iter().filter(|(_, is_scheduled)| *is_scheduled) {
+            for (key, _) in shown(group, rules, &[]).into_iter().filter(|(_, is_scheduled)| *is_scheduled) {
                 self.objects.show(&key, true, "Scheduled", "");
             }
         }
@@ -429,7 +429,9 @@ impl PodGroups {
     ) {
         let rules = self.rules(pods, entry);
         let Some(group) = self.groups.get(&entry) else { return };
-        if rules.as_ref().is_ok_and(|rules| group.n_placed() >= rules.min) {
+        // Of a group of groups whose required ones are placed, others may not be.
+        let is_placed = |rules: &GroupRules| rules.composite.is_none() && group.n_placed() >= rules.min;
+        if rules.as_ref().is_ok_and(is_placed) {
             return;
         }
         let rules = rules.unwrap_or_else(|_| {
@@ -441,7 +443,10 @@ impl PodGroups {
             GroupKind::Coscheduling => "Pending",
             _ => reason.as_str(),
         };
-        for (key, _) in shown(group, &rules).into_iter().filter(|(_, is_scheduled)| !is_scheduled) {
+        let in_flight = group.in_flight.iter().filter_map(|id| PodGroupKey::of(&pods.get(*id)?.pod, true));
+        let in_flight: Vec<_> = in_flight.collect();
+        for (key, _) in shown(group, &rules, &in_flight).into_iter().filter(|(_, is_scheduled)| !is_scheduled)
+        {
             self.objects.show(&key, false, reason, why);
         }
     }
@@ -457,12 +462,14 @@ impl PodGroups {
 }
 
 /// The objects whose status a group has, each with whether its required members or groups run: its own, or those of its hierarchy.
-fn shown(group: &Members, rules: &GroupRules) -> Vec<(PodGroupKey, bool)> {
+/// There, members in flight count as well that are given by their PodGroups.
+fn shown(group: &Members, rules: &GroupRules, in_flight: &[PodGroupKey]) -> Vec<(PodGroupKey, bool)> {
     let Some(root) = &rules.composite else {
         return vec![(group.key.clone(), group.running.len() >= rules.min)];
     };
     let of_part = |part: &PodGroupKey| {
-        group.running.values().filter(|member| member.group.as_ref() == Some(part)).count()
+        let running = group.running.values().filter_map(|member| member.group.as_ref());
+        running.chain(in_flight).filter(|own| *own == part).count()
     };
     root.placed(&of_part).into_iter().map(|(part, is_scheduled)| (part.clone(), is_scheduled)).collect()
 }

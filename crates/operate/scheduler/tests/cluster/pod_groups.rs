@@ -698,6 +698,51 @@ async fn gated() -> (World, SchedulerOptions) {
     (world, options)
 }
 
+/// Enhancement 6012: the condition of each group is about its own pods, also if the groups that the root requires are placed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_beyond_the_required_ones_says_that_it_is_not_placed() {
+    const COMPOSITES: &str = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups";
+    let (world, options) = gated().await;
+    world.nodes(2, 1, 1).await;
+    let scheduler = world.schedule(options).await;
+    let composite = async |name: &str, parent: Option<&str>, policy: serde_json::Value| {
+        let spec = json!({"schedulingPolicy": policy, "workloadRef": {"workloadName": "job", "templateName": name},
+            "parentCompositePodGroupName": parent});
+        let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "CompositePodGroup",
+            "metadata": {"name": name}, "spec": spec});
+        world.create(COMPOSITES, object).await;
+    };
+    let group = async |name: &str, parent: &str| {
+        let spec = json!({"schedulingPolicy": {"gang": {"minCount": 2}}, "parentCompositePodGroupName": parent,
+            "workloadRef": {"workloadName": "job", "templateName": name}});
+        let object = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": name},
+            "spec": spec});
+        world.create("/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups", object).await;
+        for i in 0..2 {
+            world.pod(member(&format!("{name}-{i}"), name)).await;
+        }
+    };
+    composite("job", None, json!({"basic": {}})).await;
+    group("servers", "job").await;
+    world.until_n_bound(2).await;
+    until_status(&world, "servers", "True", "Scheduled").await;
+    composite("training", Some("job"), json!({"gang": {"minGroupCount": 1}})).await;
+    group("workers", "training").await;
+    until_status(&world, "workers", "False", "Unschedulable").await;
+    until("training is Unschedulable", async || {
+        let training = world.get(&format!("{COMPOSITES}/training")).await;
+        let condition = training["status"]["conditions"][0].clone();
+        if condition["status"] == "False" && condition["reason"] == "Unschedulable" {
+            Ok(())
+        } else {
+            Err(condition)
+        }
+    })
+    .await;
+    until_status(&world, "servers", "True", "Scheduled").await;
+    scheduler.stopped().await;
+}
+
 /// Enhancement 6012: `minGroupCount` groups are placed, each with its required pods, or none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_groups_of_a_composite_group_are_bound_together() {
