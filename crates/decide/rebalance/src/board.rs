@@ -177,6 +177,12 @@ impl<'a> Board<'a> {
         true
     }
 
+    /// Why the disruption budgets keep a pod where it is now.
+    pub(crate) fn held_by_budget(&self, pod: usize) -> Option<String> {
+        let PodInfo { budgets, is_ready, .. } = &self.pods[pod];
+        self.budgets.refusal(budgets, *is_ready)
+    }
+
     /// The number of moves so far.
     pub(crate) fn n_steps(&self) -> usize {
         self.steps.len()

@@ -70,6 +70,16 @@ impl<'a> Budgets<'a> {
         }
     }
 
+    /// Why a pod is not evicted now, of one that a budget selects.
+    pub(crate) fn refusal(&self, of_pod: &[usize], is_ready: bool) -> Option<String> {
+        let budget = of_pod.first().filter(|_| !self.allow(of_pod, is_ready))?;
+        let Budget { object, n_healthy, desired, .. } = &self.all[*budget];
+        let name = object.metadata.namespaced_name();
+        Some(format!(
+            "PodDisruptionBudget {name} allows no eviction: {n_healthy} of its pods are ready, and {desired} have to be"
+        ))
+    }
+
     /// A pod is ready that was not (1), or the other way round (-1).
     pub(crate) fn count_ready(&mut self, of_pod: &[usize], sign: i64) {
         of_pod.iter().for_each(|budget| self.all[*budget].n_healthy += sign);

@@ -115,7 +115,9 @@ fn not_movable<'a>(
     };
     let label = |key: &str| metadata.labels.get(key).map(String::as_str);
     let label_of_node = |key: &str| node.and_then(|node| node.metadata.label(key));
-    let age = status.start_time.filter(|_| !running.is_settled).map(|start| around.now.duration_since(start));
+    // A pod that no kubelet has started yet has not been running for long.
+    let start = status.start_time.or(metadata.creation_timestamp).filter(|_| !running.is_settled);
+    let age = start.map(|start| around.now.duration_since(start));
     let reason = if !movable.with_local_storage && spec.volumes.iter().any(|volume| volume.is_local()) {
         "it has local storage (emptyDir or hostPath)".to_owned()
     } else if !movable.with_claims

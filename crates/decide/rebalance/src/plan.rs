@@ -97,7 +97,7 @@ pub fn plan(input: Input<'_>, request: &Request) -> Plan {
     board.undo_to(0);
     let moves = replay(&mut board, &steps[..kept]);
     let after = board.values();
-    let immovable = immovable(&board, &after);
+    let immovable = immovable(&board, &after, is_exhaustive && kept == steps.len());
     let placed = if board.goals.contains(&Goal::Defragment) { placed(&mut board) } else { Vec::new() };
     Plan {
         moves,
@@ -182,18 +182,26 @@ fn placed(board: &mut Board<'_>) -> Vec<Placed> {
     placed.collect()
 }
 
+/// What is said of pods that no plan moves, if all plans have been looked at.
+const IMPOSSIBLE: &str = "no legal order of moves that moves it is better: all were looked at";
+
 /// The pods that stay although moving them could lower a value.
-fn immovable(board: &Board<'_>, values: &Values) -> Vec<Immovable> {
+fn immovable(board: &Board<'_>, values: &Values, is_best: bool) -> Vec<Immovable> {
     let mut helpful = vec![false; board.pods.len()];
+    let mut misplaced = helpful.clone();
     let ideal = |goal: &Goal| if *goal == Goal::Consolidate { board.nodes.bound(|_| false) } else { 0 };
     let open = board.goals.iter().zip(values).filter(|(goal, value)| **value > ideal(goal));
     for (goal, _) in open {
         let skewed = if *goal == Goal::Spread { board.moves.skewed() } else { Vec::new() };
         for (pod, info) in board.pods.iter().enumerate() {
             let node = board.node_of(pod);
-            helpful[pod] |= match goal {
+            misplaced[pod] |= match goal {
                 Goal::Required => board.moves.is_rejected(pod),
                 Goal::Preferences => board.moves.unmet(pod) > 0,
+                _ => false,
+            };
+            helpful[pod] |= match goal {
+                Goal::Required | Goal::Preferences => misplaced[pod],
                 Goal::Spread => skewed.iter().any(|constraint| {
                     constraint.fullest.binary_search(&node).is_ok()
                         && board.moves.counts_for(pod, constraint.constraint)
@@ -203,11 +211,14 @@ fn immovable(board: &Board<'_>, values: &Values) -> Vec<Immovable> {
             };
         }
     }
-    let stays = board.pods.iter().zip(helpful).filter(|(_, is_helpful)| *is_helpful);
-    let mut immovable: Vec<_> = stays
-        .filter_map(|(info, _)| {
+    let impossible = |pod: usize| (is_best && misplaced[pod]).then(|| IMPOSSIBLE.to_owned());
+    let mut immovable: Vec<_> = (0..board.pods.len())
+        .filter(|pod| helpful[*pod])
+        .filter_map(|pod| {
+            let info = &board.pods[pod];
             let (namespace, name) = name(info.pod);
-            let reason = info.stays.clone()?;
+            let reason = info.stays.clone();
+            let reason = reason.or_else(|| board.held_by_budget(pod)).or_else(|| impossible(pod))?;
             Some(Immovable { namespace: namespace.to_owned(), name: name.to_owned(), reason })
         })
         .collect();

@@ -120,6 +120,10 @@ fn a_swap_uses_a_third_place_and_is_impossible_without_one() {
     world.pods[1] = pod("q", "q", "n2", 1000, on("ssd"));
     let plan = plan_for(&world, &request(&[Goal::Required]));
     assert_eq!((moves(&plan), plan.after[&Goal::Required], plan.is_exhaustive), (vec![], 2.0, true));
+    // It is reported as impossible.
+    let reasons: Vec<_> = plan.immovable.iter().map(|pod| (&*pod.name, &*pod.reason)).collect();
+    let impossible = "no legal order of moves that moves it is better: all were looked at";
+    assert_eq!(reasons, [("p", impossible), ("q", impossible)]);
 }
 
 #[test]
@@ -236,7 +240,16 @@ fn budgets_are_computed_from_their_specs_at_each_step() {
         (json!({"minAvailable": 6}), 0),
     ] {
         let world = World { budgets: vec![budget("web", spec.clone())], ..after_an_outage() };
-        assert_eq!(plan_for(&world, &request(&[Goal::Spread])).moves.len(), n_moves, "{spec}");
+        let plan = plan_for(&world, &request(&[Goal::Spread]));
+        assert_eq!(
+            (plan.moves.len(), plan.immovable.len()),
+            (n_moves, if n_moves == 0 { 6 } else { 0 }),
+            "{spec}"
+        );
+        let why = format!(
+            "PodDisruptionBudget default/web-{spec} allows no eviction: 6 of its pods are ready, and 6 have to be"
+        );
+        assert!(plan.immovable.iter().all(|pod| pod.reason == why), "{:?}", plan.immovable);
     }
     let both = vec![budget("web", json!({"maxUnavailable": 3})), budget("web", json!({"maxUnavailable": 2}))];
     let plan = plan_for(&World { budgets: both, ..after_an_outage() }, &request(&[Goal::Spread]));
@@ -246,7 +259,7 @@ fn budgets_are_computed_from_their_specs_at_each_step() {
 #[test]
 fn pods_that_never_move_are_reported() {
     type Change = fn(&mut berth_api::object::Pod);
-    let changes: [(Change, &str); 9] = [
+    let changes: [(Change, &str); 10] = [
         (|pod| pod.metadata.owner_references.clear(), "no controller"),
         (|pod| pod.metadata.owner_references[0].kind = "DaemonSet".to_owned(), "belongs to its node"),
         (
@@ -279,6 +292,14 @@ fn pods_that_never_move_are_reported() {
         ),
         (
             |pod| pod.status.start_time = jiff::Timestamp::from_second(1_800_000_000 - 599).ok(),
+            "less than 10 minutes",
+        ),
+        // No kubelet has started it yet.
+        (
+            |pod| {
+                pod.status.start_time = None;
+                pod.metadata.creation_timestamp = jiff::Timestamp::from_second(1_800_000_000 - 5).ok();
+            },
             "less than 10 minutes",
         ),
     ];
