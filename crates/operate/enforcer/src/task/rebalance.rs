@@ -163,9 +163,7 @@ impl Enforcer {
         }
         let Some(next) = step.filter(|_| !self.options.dry_run) else {
             counted.iter().for_each(|step| cancel(&mut self.limits, &mut self.evictions, step));
-            rebalancer.progress.doing("");
-            rebalancer.rest.clear();
-            rebalancer.at = now + rebalancer.options.interval;
+            rebalancer.plan_later(now);
             return;
         };
         rebalancer.progress.checked(&next);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use berth_mirror::Change;
 use berth_rebalance::Move;
+use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -116,6 +117,15 @@ impl Rebalancer {
         }
     }
 
+    /// Nothing is done until the next plan, which is made after the interval.
+    pub(super) fn plan_later(&mut self, now: Instant) {
+        self.rest.clear();
+        self.at = now + self.options.interval;
+        let at = Timestamp::now().saturating_add(self.options.interval);
+        let text = at.map_or_else(|_| String::new(), |at| format!("plans again at {at:.0}"));
+        self.progress.doing(text);
+    }
+
     /// A step has ended. After a move the plan goes on; if not, another plan is made later.
     pub(super) fn ended(
         &mut self,
@@ -129,8 +139,7 @@ impl Rebalancer {
         self.at = now;
         let Step { made, .. } = step;
         if result != StepResult::Moved {
-            self.rest.clear();
-            self.at += self.options.interval;
+            self.plan_later(now);
         }
         self.progress.left(&self.rest);
         self.progress.ended(made, result, replacement);

@@ -222,7 +222,9 @@ async fn a_budget_without_room_is_reported_and_respected() {
     let enforcer = world.enforce(for_goals(&[Goal::Spread])).await;
     enforcer.until("planned", |s| s.n_plans >= 3).await;
     assert_eq!(world.journal.n_ended("web"), 0);
-    let held = status(&world, |status| status["nHeld"] == 6).await["held"][0].clone();
+    let shown = status(&world, |status| status["nHeld"] == 6).await;
+    assert!(shown["doing"].as_str().unwrap().starts_with("plans again at 20"), "{shown}");
+    let held = &shown["held"][0];
     let why = "PodDisruptionBudget default/all allows no eviction: 6 of its pods are ready, and 6 have to be";
     assert_eq!(held["reason"], why);
     world

@@ -163,7 +163,11 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             request.goals = vec![Goal::Defragment];
             let found = find(&simulation, Some(name), &ScopeArgs::default())?;
             if !found.pods.iter().any(|position| simulation.pods()[*position].is_unplaced()) {
-                return Err(CliError::NotFound(format!("--for {name}: {} has no pending pod", found.name)));
+                let text = format!(
+                    "--for {name}: {} has no pending pod: name one that waits for a node",
+                    found.name
+                );
+                return Err(CliError::NotFound(text));
             }
             Some(found.pods)
         }

@@ -101,7 +101,7 @@ fn plan(state: &mut State, goals: Vec<Goal>) -> Plan {
 
 fn summary(plan: &Plan) -> Markup {
     let (tone, line) = match plan.moves.len() {
-        0 => (Tone::Good, "Nothing to move: no plan reaches better values.".to_owned()),
+        0 => (Tone::Good, "Nothing to move: no better plan was found.".to_owned()),
         n => (Tone::Info, format!("{} would make the cluster better.", counted(n, "move"))),
     };
     let detail = html! {
@@ -166,10 +166,12 @@ fn immovable(pods: &[Immovable]) -> Markup {
 
 /// What the enforcer does.
 fn shown(progress: &Progress) -> Markup {
-    let tone = if progress.n_left == 0 { Tone::Good } else { Tone::Info };
-    let line = match progress.n_left {
-        0 => "The enforcer has nothing to move.".to_owned(),
-        n => format!("The enforcer has {} left.", counted(n, "move")),
+    let (tone, line) = match (progress.n_left, progress.n_held) {
+        (0, 0) => (Tone::Good, "The enforcer has nothing to move.".to_owned()),
+        (0, n) => {
+            (Tone::Info, format!("The enforcer can move nothing: {} would help and stay.", counted(n, "pod")))
+        }
+        (n, _) => (Tone::Info, format!("The enforcer has {} left.", counted(n, "move"))),
     };
     let doing = html! { @if !progress.doing.is_empty() { p.detail { (progress.doing) } } };
     let value = |values: &BTreeMap<String, f64>, goal: &str| html! { (values.get(goal).copied().unwrap_or_default()) };
@@ -204,7 +206,7 @@ fn shown(progress: &Progress) -> Markup {
             (parts::short_table("Moves of its plan that have ended", &headers, (&progress.done, "move"), step))
             (parts::short_table("Moves of its plan that are left", &headers, (&progress.left, "move"), step))
             @if progress.n_held > 0 {
-                (parts::short_list(&format!("{} that would help and stay", grouped(progress.n_held)), (&progress.held, "pod"), |pod| {
+                (parts::short_list(&format!("Pods that would help and stay: {}", grouped(progress.n_held)), (&progress.held, "pod"), |pod| {
                     html! { (parts::pod(&pod.namespace, &pod.name)) ": " (pod.reason) }
                 }))
             }
@@ -264,6 +266,20 @@ mod tests {
         ] {
             assert!(page.contains(text), "{text}: {page}");
         }
+        state.set_rebalance_status(Some(
+            r#"{"goals": ["spread"], "doing": "plans again at 2027-01-15T08:10:00Z", "nLeft": 0, "nHeld": 1,
+                "held": [{"namespace": "default", "name": "web-4", "reason": "PodDisruptionBudget default/web allows no eviction"}]}"#
+                .to_owned(),
+        ));
+        let (_, page) = get(&mut state, "/rebalance");
+        for text in [
+            "can move nothing: 1 pod would help and stay",
+            "plans again at 2027",
+            "PodDisruptionBudget default/web",
+        ] {
+            assert!(page.contains(text), "{text}: {page}");
+        }
+        assert!(!page.contains("has nothing to move"), "{page}");
         let (status, page) = get(&mut state, "/rebalance?goal=speed");
         assert!(status == 400 && page.contains("`speed` is no goal"), "{page}");
     }
