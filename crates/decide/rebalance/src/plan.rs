@@ -195,13 +195,9 @@ fn immovable(board: &Board<'_>, values: &Values, is_best: bool) -> Vec<Immovable
         let skewed = if *goal == Goal::Spread { board.moves.skewed() } else { Vec::new() };
         for (pod, info) in board.pods.iter().enumerate() {
             let node = board.node_of(pod);
-            misplaced[pod] |= match goal {
+            let helps = match goal {
                 Goal::Required => board.moves.is_rejected(pod),
                 Goal::Preferences => board.moves.unmet(pod) > 0,
-                _ => false,
-            };
-            helpful[pod] |= match goal {
-                Goal::Required | Goal::Preferences => misplaced[pod],
                 Goal::Spread => skewed.iter().any(|constraint| {
                     constraint.fullest.binary_search(&node).is_ok()
                         && board.moves.counts_for(pod, constraint.constraint)
@@ -209,6 +205,8 @@ fn immovable(board: &Board<'_>, values: &Values, is_best: bool) -> Vec<Immovable
                 Goal::Balance => !info.is_of_node && board.nodes.is_hot(node),
                 Goal::Consolidate | Goal::Defragment => !info.is_of_node,
             };
+            helpful[pod] |= helps;
+            misplaced[pod] |= helps && !matches!(goal, Goal::Consolidate | Goal::Defragment);
         }
     }
     let impossible = |pod: usize| (is_best && misplaced[pod]).then(|| IMPOSSIBLE.to_owned());
