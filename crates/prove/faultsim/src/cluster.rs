@@ -79,6 +79,7 @@ impl Cluster {
             fails_closed: rng.bool(),
             has_devices: additions.devices.is_some(),
             moves: additions.moves,
+            across_nodes: false,
         };
         let mut workload = match additions.moves {
             true => moves::workload(&mut rng),
@@ -131,13 +132,20 @@ impl Cluster {
     }
 
     /// A cluster with one scheduler and one enforcer, of which one may be killed.
-    pub fn with_kills(rng: Rng, workload: &Workload, has_devices: bool, kills: Kills) -> Cluster {
+    pub fn with_kills(
+        rng: Rng,
+        workload: &Workload,
+        has_devices: bool,
+        across_nodes: bool,
+        kills: Kills,
+    ) -> Cluster {
         let setup = Setup {
             is_replicated: false,
             has_webhook: false,
             fails_closed: false,
             has_devices,
             moves: false,
+            across_nodes,
         };
         let mut cluster = Cluster::start(rng, &setup, workload, Faults::only(kills, PERFECT.to_vec()));
         if has_devices {

@@ -57,6 +57,8 @@ pub struct Setup {
     pub has_devices: bool,
     /// Whether the enforcers rebalance.
     pub moves: bool,
+    /// Whether the schedulers preempt pods across nodes.
+    pub across_nodes: bool,
 }
 
 /// The API server, if it has started.
@@ -256,11 +258,11 @@ pub fn scheduler(
             group_reservation: Duration::from_secs(20),
             ..SchedulerOptions::default()
         };
-        if setup.has_devices {
-            let profiles = &mut options.settings.config.profiles;
-            profiles
-                .iter_mut()
-                .for_each(|profile| profile.dynamic_resources.binding_timeout = BINDING_TIMEOUT);
+        for profile in &mut options.settings.config.profiles {
+            profile.preempt_across_nodes = setup.across_nodes;
+            if setup.has_devices {
+                profile.dynamic_resources.binding_timeout = BINDING_TIMEOUT;
+            }
         }
         let connection = connection();
         async move {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_api::object::group::{GROUP_ANNOTATION, GROUP_MIN_ANNOTATION};
-use berth_api::syntax::labels::HOSTNAME;
+use berth_api::syntax::labels::{HOSTNAME, ZONE};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -26,6 +26,7 @@ pub struct Scenario {
     killed: HostId,
     workload: fn(&mut Workload),
     has_devices: bool,
+    across_nodes: bool,
     /// Pods that are bound in the end.
     n_bound: usize,
     /// Pods that the killed host deletes or evicts.
@@ -33,12 +34,13 @@ pub struct Scenario {
 }
 
 /// All scenarios. Each of the two nodes has two CPUs.
-pub const ALL: [Scenario; 5] = [
+pub const ALL: [Scenario; 6] = [
     Scenario {
         name: "volumes",
         killed: SCHEDULERS[0],
         workload: volumes,
         has_devices: false,
+        across_nodes: false,
         n_bound: 2,
         n_evicted: 0,
     },
@@ -47,6 +49,7 @@ pub const ALL: [Scenario; 5] = [
         killed: SCHEDULERS[0],
         workload: preemption,
         has_devices: false,
+        across_nodes: false,
         n_bound: 2,
         n_evicted: 4,
     },
@@ -55,14 +58,25 @@ pub const ALL: [Scenario; 5] = [
         killed: SCHEDULERS[0],
         workload: group_preemption,
         has_devices: false,
+        across_nodes: false,
         n_bound: 2,
         n_evicted: 4,
+    },
+    Scenario {
+        name: "preemption-across-nodes",
+        killed: SCHEDULERS[0],
+        workload: preemption_across_nodes,
+        has_devices: false,
+        across_nodes: true,
+        n_bound: 2,
+        n_evicted: 2,
     },
     Scenario {
         name: "devices",
         killed: SCHEDULERS[0],
         workload: Workload::few_device_pods,
         has_devices: true,
+        across_nodes: false,
         n_bound: 3,
         n_evicted: 0,
     },
@@ -71,6 +85,7 @@ pub const ALL: [Scenario; 5] = [
         killed: ENFORCERS[0],
         workload: enforcement,
         has_devices: false,
+        across_nodes: false,
         n_bound: 2,
         n_evicted: 2,
     },
@@ -84,7 +99,8 @@ impl Scenario {
         (self.workload)(&mut workload);
         let writes = kill.iter().map(|(write, _)| *write).collect();
         let kills = Kills { client: self.killed, writes, is_made: kill.map(|(_, is_made)| is_made) };
-        let mut cluster = Cluster::with_kills(run::start(0), &workload, self.has_devices, kills);
+        let mut cluster =
+            Cluster::with_kills(run::start(0), &workload, self.has_devices, self.across_nodes, kills);
         let mut report = run::settle(&mut cluster, END, Duration::ZERO);
         let (mut bound, mut evicted) = (BTreeSet::new(), BTreeSet::new());
         for change in cluster.history.changes().into_values().filter(|change| change.kind == "Pod") {
@@ -97,7 +113,9 @@ impl Scenario {
         for write in cluster.network.accepted().iter().filter(|write| write.client == self.killed) {
             let is_of_pod = write.path.contains("/pods/");
             if is_of_pod && write.method == Method::DELETE || write.path.ends_with("/eviction") {
-                evicted.insert(write.path.clone());
+                if !evicted.insert(write.path.clone()) {
+                    report.findings.push(format!("{} is deleted or evicted twice", write.path));
+                }
             }
         }
         for (what, n, expected) in
@@ -149,6 +167,21 @@ fn preemption(workload: &mut Workload) {
 /// The pods of high priority are placed together or not at all.
 fn group_preemption(workload: &mut Workload) {
     preempt(workload, &json!({GROUP_ANNOTATION: "g", GROUP_MIN_ANNOTATION: "2"}));
+}
+
+/// A pod of high priority must not share the zone with either of two pods, on different nodes. Another pod disturbs nobody.
+fn preemption_across_nodes(workload: &mut Workload) {
+    for (name, app, node) in [("low-0", "low", "a-1"), ("low-1", "low", "b-1"), ("other", "other", "a-1")] {
+        let mut low = pod(name, "low", "100m");
+        low["metadata"]["labels"] = json!({"app": app});
+        low["spec"]["nodeSelector"] = json!({HOSTNAME: node});
+        workload.post(3_000, PODS, low);
+    }
+    let mut high = pod("high", "high", "100m");
+    let term = json!({"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "low"}}});
+    high["spec"]["affinity"] =
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    workload.post(8_000, PODS, high);
 }
 
 /// Pods of low priority fill the nodes; then come pods of high priority, each as large as two of them.
