@@ -13,7 +13,7 @@ berth up --from "$here/cluster.yaml" --rebalance required,defragment,spread --re
   --kubeconfig-out "$KUBECONFIG" --no-summary > "$directory/log" 2>&1 &
 cluster=$!
 trap 'kill "$cluster" 2>/dev/null || true; wait "$cluster" || true; rm -rf "$directory"' EXIT
-until grep -q 'ready in' "$directory/log"; do
+until grep -qs 'ready in' "$directory/log"; do
   kill -0 "$cluster" || { cat "$directory/log"; exit 1; }
   sleep 0.2
 done
