@@ -112,10 +112,9 @@ impl Scenario {
         }
         for write in cluster.network.accepted().iter().filter(|write| write.client == self.killed) {
             let is_of_pod = write.path.contains("/pods/");
-            if is_of_pod && write.method == Method::DELETE || write.path.ends_with("/eviction") {
-                if !evicted.insert(write.path.clone()) {
-                    report.findings.push(format!("{} is deleted or evicted twice", write.path));
-                }
+            let evicts = is_of_pod && write.method == Method::DELETE || write.path.ends_with("/eviction");
+            if evicts && !evicted.insert(write.path.clone()) {
+                report.findings.push(format!("{} is deleted or evicted twice", write.path));
             }
         }
         for (what, n, expected) in

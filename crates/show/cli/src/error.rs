@@ -87,7 +87,7 @@ pub enum CliError {
     Start(#[from] berth_apiserver::StartError),
     /// A template of simulated devices is invalid.
     #[error("{place}: {error}")]
-    Devices { place: SourceLocation, error: berth_kubelet::DeviceTemplateError },
+    Devices { place: SourceLocation, error: Box<berth_kubelet::DeviceTemplateError> },
     /// Simulated nodes cannot run.
     #[error(transparent)]
     Kubelet(#[from] berth_kubelet::KubeletError),

@@ -166,7 +166,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     read_each(&args.devices, |manifest| devices.push(manifest))?;
     let devices = devices.iter().map(|manifest| {
         let place = manifest.source.clone();
-        DeviceTemplate::read(manifest).map_err(|error| CliError::Devices { place, error })
+        DeviceTemplate::read(manifest).map_err(|error| CliError::Devices { place, error: error.into() })
     });
     let devices = devices.collect::<Result<_, _>>()?;
     // The API server would refuse their objects when the cluster runs.
