@@ -31,6 +31,13 @@ impl Scheduler {
         if self.is_being_taken_back(entry, attempt.ids.iter().copied()) {
             return;
         }
+        let is_nominated = |id: &PodId| {
+            let pod = self.context.pending.pods.get(*id);
+            pod.is_some_and(|queued| self.context.state.nomination(&queued.pod).is_some())
+        };
+        if attempt.ids.iter().any(is_nominated) {
+            self.wake_unschedulable(now);
+        }
         let context = &mut self.context;
         let GroupAttempt { ids, name, n_missing, .. } = &attempt;
         let (mut pods, mut nominated): (Vec<PreparedPod>, Vec<_>) = (Vec::new(), Vec::new());
@@ -85,6 +92,10 @@ impl Scheduler {
         };
         for (at, node) in &nominated {
             context.state.cluster.nominate(&pods[*at], node);
+        }
+        if !nominated.is_empty() {
+            // They are as before: a group that is woken by that would wake this one in turn, without end.
+            drop(context.state.cluster.take_changes());
         }
         if self.groups.awaits_victims(context, entry) {
             self.groups.await_victims(entry);

@@ -161,11 +161,14 @@ async fn a_workload_makes_a_group_of_a_deployment_and_of_pods_that_were_there_be
     };
     world.pod(replica("web-0")).await;
     world.until_n_bound(1).await;
+    scheduler.stopped().await;
     let template = json!({"name": "all", "schedulingPolicy": {"gang": {"minCount": 4}}});
     let workload = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": {"name": "w"},
         "spec": {"controllerRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}, "podGroupTemplates": [template]}});
     let workloads = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/workloads";
     world.create(workloads, workload).await;
+    // One that knows the Workload before the pods, however the events of both arrive.
+    let scheduler = world.schedule(impatient()).await;
     for name in ["web-1", "web-2"] {
         world.pod(replica(name)).await;
     }
@@ -671,7 +674,8 @@ async fn the_pods_of_an_indexed_job_are_bound_together() {
     })
     .await;
     until("two of three pods fit", async || {
-        let condition = world.get(&format!("{POD_GROUPS}/{group}")).await["status"]["conditions"][0].take();
+        let object = world.get(&format!("{POD_GROUPS}/{group}")).await;
+        let condition = object["status"]["conditions"][0].clone();
         let is_said =
             condition["message"].as_str().is_some_and(|message| message.contains("2 of 3 pods fit"));
         if is_said { Ok(()) } else { Err(condition) }
