@@ -1,8 +1,9 @@
 //! The resources of the Kubernetes API that Berth knows: their groups, versions, kinds and names, and the URL paths
 //! of their objects. This is the one table; clients, the API server and the controllers derive theirs from it.
 
-use crate::feature_gates::FeatureGates;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::feature_gates::FeatureGates;
 
 /// A resource of the Kubernetes API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

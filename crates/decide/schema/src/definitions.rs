@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::resource::scheduling_1_37::gated_fields;
+use super::resource::scheduling_1_37::add_gated_fields;
 use super::resource::{GeneratedType, RESOURCES, Resource};
 use super::semantics;
 
@@ -55,10 +55,8 @@ pub(super) fn generate(chosen: impl Fn(&GeneratedType) -> bool) -> Map<String, V
     let mut definitions = generator.take_definitions(false);
     for (name, definition) in &mut definitions {
         add_proposed_fields(name, definition);
-        if name.ends_with("scheduling.v1alpha2.PodGroupSpec")
-            && let Some(fields) = definition.get_mut("properties").and_then(Value::as_object_mut)
-        {
-            fields.extend(gated_fields());
+        if name.starts_with("io.k8s.api.scheduling.") && name.ends_with("PodGroupSpec") {
+            add_gated_fields(definition);
         }
         // The bindings have an object where any JSON is allowed.
         if name.ends_with("apiextensions.v1.JSON") {

@@ -38,8 +38,8 @@ impl Simulation {
 
     /// What a group requires of these members, which have no node.
     pub(crate) fn pending_group(&self, key: &GroupKey, members: &[usize]) -> PendingGroup {
-        let (pending, running) = self.groups_of_members(key, members.iter().copied());
-        PendingGroup::new(self.rules_of_group(key), &pending, &running, &self.cluster)
+        let pending: Vec<_> = members.iter().map(|member| self.own_group(*member)).collect();
+        PendingGroup::new(self.rules_of_group(key), &pending, &self.running_members(key), &self.cluster)
     }
 
     /// The same with these pending pods.

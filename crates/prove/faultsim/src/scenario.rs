@@ -168,7 +168,7 @@ fn group_preemption(workload: &mut Workload) {
     preempt(workload, &json!({GROUP_ANNOTATION: "g", GROUP_MIN_ANNOTATION: "2"}));
 }
 
-/// A pod of high priority must not share the zone with either of two pods, on different nodes. Another pod disturbs nobody.
+/// A pod of high priority must not share the zone with either of two pods, on different nodes. A third pod is not in its way.
 fn preemption_across_nodes(workload: &mut Workload) {
     for (name, app, node) in [("low-0", "low", "a-1"), ("low-1", "low", "b-1"), ("other", "other", "a-1")] {
         let mut low = pod(name, "low", "100m");

@@ -109,7 +109,8 @@ pub struct UnknownResource {
     pub name: String,
 }
 
-/// Reads method and path. Resources behind `gates` that are off do not exist. `custom` finds the custom resource at `/apis/GROUP/VERSION/PLURAL`.
+/// Reads method and path. Resources behind `gates` that are off do not exist. `custom` finds the custom resource at
+/// `/apis/GROUP/VERSION/PLURAL`.
 ///
 /// # Errors
 /// The path is malformed or unknown, or does not support the method.

@@ -77,9 +77,12 @@ impl Cluster {
         }
     }
 
-    /// Decides about a group. The cluster is not changed.
+    /// Decides about a group. The cluster is not changed. The nominations of its members do not count: they do not keep room from each
+    /// other.
     pub fn decide_group(&mut self, group: &Group<'_>) -> GroupOutcome {
+        let own = self.nominations.set_aside(group.members);
         let outcome = self.trying(|by| group::decide(by, group));
+        self.nominations.put_back(own);
         self.updated();
         outcome
     }

@@ -22,7 +22,7 @@ use crate::state::volume::PodVolumes;
 type ByNode = FxHashMap<Symbol, Vec<Nomination>>;
 
 #[derive(Clone, Debug)]
-struct Nomination {
+pub(crate) struct Nomination {
     pod: PreparedPod,
     /// Those that are being evicted for it.
     victims: DeviceUsers,
@@ -87,10 +87,23 @@ impl Nominations {
 
     /// Nominates a pod that has no nomination.
     pub(crate) fn insert(&mut self, pod: &PreparedPod, node: Symbol, victims: DeviceUsers) {
-        self.by_pod.insert((pod.namespace, pod.name.clone()), node);
-        let nomination = Nomination { pod: pod.clone(), victims };
-        Arc::make_mut(&mut self.by_node).entry(node).or_default().push(nomination);
-        self.log(node);
+        self.put_back([(node, Nomination { pod: pod.clone(), victims })]);
+    }
+
+    /// Removes the nominations of some pods, to be put back.
+    pub(crate) fn set_aside(&mut self, pods: &[PreparedPod]) -> Vec<(Symbol, Nomination)> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        pods.iter().filter_map(|pod| self.take(pod.namespace, &pod.name)).collect()
+    }
+
+    pub(crate) fn put_back(&mut self, nominations: impl IntoIterator<Item = (Symbol, Nomination)>) {
+        for (node, nomination) in nominations {
+            self.by_pod.insert((nomination.pod.namespace, nomination.pod.name.clone()), node);
+            Arc::make_mut(&mut self.by_node).entry(node).or_default().push(nomination);
+            self.log(node);
+        }
     }
 
     /// The pods that are being evicted for a pod from a node that it is nominated to.
@@ -101,16 +114,20 @@ impl Nominations {
     }
 
     pub(crate) fn remove(&mut self, namespace: Symbol, name: &str) -> Option<Symbol> {
+        self.take(namespace, name).map(|(node, _)| node)
+    }
+
+    fn take(&mut self, namespace: Symbol, name: &str) -> Option<(Symbol, Nomination)> {
         let node = self.by_pod.remove(&(namespace, name.into()))?;
         let by_node = Arc::make_mut(&mut self.by_node);
-        if let Some(pods) = by_node.get_mut(&node) {
-            pods.retain(|n| (n.pod.namespace, &*n.pod.name) != (namespace, name));
-            if pods.is_empty() {
-                by_node.remove(&node);
-            }
+        let pods = by_node.get_mut(&node)?;
+        let at = pods.iter().position(|n| (n.pod.namespace, &*n.pod.name) == (namespace, name))?;
+        let nomination = pods.remove(at);
+        if pods.is_empty() {
+            by_node.remove(&node);
         }
         self.log(node);
-        Some(node)
+        Some((node, nomination))
     }
 
     fn log(&mut self, node: Symbol) {

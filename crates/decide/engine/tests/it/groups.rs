@@ -294,6 +294,28 @@ fn small_groups_are_placed_whenever_they_can_be() {
 }
 
 #[test]
+fn members_do_not_keep_room_from_each_other_and_keep_their_nominations() {
+    let world = text::world("node a cpu=2\npod default/x cpu=1\npod default/y cpu=1\npod default/z cpu=1");
+    let mut cluster = cluster(&world, Settings::default());
+    let members: Vec<PreparedPod> = waiting(&world).iter().map(|pod| cluster.prepare(pod)).collect();
+    members[..2].iter().for_each(|pod| cluster.nominate(pod, "a"));
+    cluster.record_changes(true);
+    let mut is_placed = |n: usize| {
+        let group = Group { members: &members[..n], min: n, levels: &[], composite: None };
+        let outcome = cluster.decide_group(&group);
+        // Whatever is decided, the nominations are as before: a change would wake the pods that have no room because of them.
+        assert!(cluster.take_changes().is_empty());
+        assert_eq!(
+            ["x", "y", "z"].map(|name| cluster.nomination("default", name)),
+            [Some("a"), Some("a"), None]
+        );
+        assert_eq!(cluster.decide(&members[2]).node(), None, "their room is kept from others");
+        matches!(outcome, GroupOutcome::Placed { .. })
+    };
+    assert_eq!([is_placed(2), is_placed(3)], [true, false]);
+}
+
+#[test]
 fn room_for_a_member_that_requires_another_could_help_the_group() {
     let pair = "pod default/p app=p cpu=1 aff(app=q @zone)\npod default/q app=q cpu=1 aff(app=p @zone)";
     let world = text::world(&format!("node a zone=z1 cpu=1\n{pair}"));

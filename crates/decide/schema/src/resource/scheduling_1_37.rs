@@ -42,7 +42,6 @@ types! {
             let template = described::<WorkloadReference>(generator, "The template of a Workload that the group was created from.");
             fields.insert("workloadRef".to_owned(), template);
             fields.insert("disruptionMode".to_owned(), disruption_mode(generator));
-            fields.extend(gated_fields());
         })
     };
     /// A template of a PodGroup.
@@ -129,18 +128,10 @@ types! {
     };
 }
 
-/// The fields of a PodGroup behind the gates `CompositePodGroup` and `PodGroupPreemptionPolicy`.
-pub(crate) fn gated_fields() -> [(String, Value); 2] {
-    let text = |name: &str, description: &str| {
-        (name.to_owned(), json!({"description": description, "type": "string"}))
-    };
-    [
-        text(
-            "parentCompositePodGroupName",
-            "The CompositePodGroup in the same namespace that it belongs to.",
-        ),
-        text("preemptionPolicy", "Never or PreemptLowerPriority: whether pods are preempted for the group."),
-    ]
+/// Adds the fields of the specification of a group that are behind the gates `CompositePodGroup` and `PodGroupPreemptionPolicy`.
+pub(crate) fn add_gated_fields(spec: &mut Value) {
+    spec["properties"]["parentCompositePodGroupName"] = json!({"description": "The CompositePodGroup in the same namespace that it belongs to.", "type": "string"});
+    spec["properties"]["preemptionPolicy"] = json!({"description": "Never or PreemptLowerPriority: whether pods are preempted for the group.", "type": "string"});
 }
 
 /// A schema with other properties.

@@ -269,22 +269,21 @@ impl Simulation {
         (min, rules.levels.iter().map(with_value).collect())
     }
 
-    /// The groups that these members of a group name themselves, and those of its members with a node, with the node.
-    #[expect(clippy::type_complexity, reason = "as `PartRules::part` takes them")]
-    pub(crate) fn groups_of_members(
-        &self,
-        key: &GroupKey,
-        members: impl Iterator<Item = usize>,
-    ) -> (Vec<Option<GroupKey>>, Vec<(Option<GroupKey>, String)>) {
-        let own = |i: usize| GroupKey::of(&self.pods[i].pod, self.extensions);
+    /// The group that a pod names itself: of a member of a hierarchy, its PodGroup.
+    pub(crate) fn own_group(&self, i: usize) -> Option<GroupKey> {
+        GroupKey::of(&self.pods[i].pod, self.extensions)
+    }
+
+    /// The members of a group with a node, each with the group that it names itself.
+    pub(crate) fn running_members(&self, key: &GroupKey) -> Vec<(Option<GroupKey>, String)> {
         let of_group = (0..self.pods.len()).filter(|i| self.pods[*i].group.as_ref() == Some(key));
-        let running = of_group.filter_map(|i| Some((own(i), self.pods[i].node()?.to_owned())));
-        (members.map(own).collect(), running.collect())
+        of_group.filter_map(|i| Some((self.own_group(i), self.pods[i].node()?.to_owned()))).collect()
     }
 
     /// What is left to decide of a group of groups.
     fn part<T>(&self, root: &PartRules, members: &[(usize, T)], key: &GroupKey) -> GroupPart {
-        let (pending, running) = self.groups_of_members(key, members.iter().map(|(i, _)| *i));
+        let pending: Vec<_> = members.iter().map(|(i, _)| self.own_group(*i)).collect();
+        let running = self.running_members(key);
         root.part(&pending, &running, &|node, key| self.cluster.node_domain(node, key).map(Cow::into_owned))
     }
 

@@ -83,7 +83,9 @@ pub enum Change {
     Move {
         /// The pod.
         pod: NamespacedName,
-        /// The node.
+        /// The node that it is on, as far as that is known.
+        from: Option<String>,
+        /// The node that it goes to.
         to: String,
     },
     /// Devices fail: they are gone, and the pods that use them lose them and are created again.
@@ -197,10 +199,15 @@ impl Change {
                     departures.evict(inventory, &node, why, |pod| pod.metadata.namespaced_name() == *name);
                 }
             }
-            Change::Move { pod: name, to } => {
+            Change::Move { pod: name, from, to } => {
                 find_node(inventory, to)?;
                 let (at, workloads) = (running(inventory, name)?, Workloads::new(inventory));
-                let from = find_node(inventory, &inventory.pods[at].object.spec.node_name).ok().cloned();
+                let node = &inventory.pods[at].object.spec.node_name;
+                if let Some(from) = from.as_ref().filter(|from| *from != node) {
+                    let (node, from) = (node.clone(), from.clone());
+                    return Err(ChangeError::NotFrom { pod: name.clone(), node, from });
+                }
+                let from = find_node(inventory, node).ok().cloned();
                 let pod = &mut inventory.pods[at].object;
                 if pod.belongs_to_node() || pod.metadata.controller().is_none() {
                     return Err(ChangeError::NotMovable(name.clone()));

@@ -59,6 +59,16 @@ pub enum ChangeError {
     /// The pod has no node.
     #[error("Pod {0} has no node: it cannot be evicted")]
     NotRunning(NamespacedName),
+    /// The pod is not on the node that its move begins at.
+    #[error("Pod {pod} is on {node} and not on {from}, from where it moves: make the plan for this input")]
+    NotFrom {
+        /// The pod.
+        pod: NamespacedName,
+        /// Its node.
+        node: String,
+        /// The node at which the move begins.
+        from: String,
+    },
     /// Nothing creates the pod again, or it belongs to its node.
     #[error("Pod {0} cannot be moved: no controller creates it again on another node")]
     NotMovable(NamespacedName),

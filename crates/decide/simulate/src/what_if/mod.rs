@@ -122,7 +122,7 @@ impl WhatIf {
 
     /// The cluster after a move of a pod with claims of devices, and the uid of the pod.
     fn moved_with_devices(&self, change: &Change) -> Option<(Simulation, String)> {
-        let Change::Move { pod: name, to } = change else { return None };
+        let Change::Move { pod: name, to, .. } = change else { return None };
         let mut pods = self.inventory.pods.iter().map(|entry| &entry.object);
         let pod = pods.find(|pod| pod.metadata.namespaced_name() == *name)?;
         if pod.spec.resource_claims.is_empty() {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use berth_api::feature_gates::FeatureGates;
-use berth_api::object::group::{CompositePodGroup, GROUP_CONDITIONS, GroupKind, Hierarchies, PodGroupStatus};
+use berth_api::object::group::{
+    COMPOSITE_CONDITION, CompositePodGroup, GROUP_CONDITIONS, GroupKind, Hierarchies, PodGroupStatus,
+};
 use berth_api::object::time::rfc3339;
 use berth_api::object::{GroupKey as PodGroupKey, GroupRules, NamespacedName, ObjectMeta, PodGroup};
 use berth_api::resource::{COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
@@ -18,8 +20,6 @@ use crate::pod_status;
 /// Status writes in flight.
 const WRITES_AT_ONCE: usize = 4;
 const MAX_MESSAGE_BYTES: usize = 4096;
-/// The condition of a CompositePodGroup.
-const COMPOSITE_CONDITION: &str = "CompositePodGroupInitiallyScheduled";
 
 /// A PodGroup or a CompositePodGroup.
 struct GroupObject {

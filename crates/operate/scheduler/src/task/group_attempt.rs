@@ -31,13 +31,6 @@ impl Scheduler {
         if self.is_being_taken_back(entry, attempt.ids.iter().copied()) {
             return;
         }
-        let is_nominated = |id: &PodId| {
-            let pod = self.context.pending.pods.get(*id);
-            pod.is_some_and(|queued| self.context.state.nomination(&queued.pod).is_some())
-        };
-        if attempt.ids.iter().any(is_nominated) {
-            self.wake_unschedulable(now);
-        }
         let context = &mut self.context;
         let GroupAttempt { ids, name, n_missing, .. } = &attempt;
         let (mut pods, mut nominated): (Vec<PreparedPod>, Vec<_>) = (Vec::new(), Vec::new());
@@ -48,11 +41,8 @@ impl Scheduler {
             queued.attempts += 1;
             queued.decided_at = now;
             self.instruments.decided(&queued.pod);
-            // Members do not keep room from each other: the attempt places them all.
-            if let Some(node) = context.state.nomination(&queued.pod).map(str::to_owned) {
-                context.state.clear_nomination(&queued.pod);
-                nominated.push((pods.len(), node));
-            }
+            let node = context.state.nomination(&queued.pod);
+            nominated.extend(node.map(|node| (pods.len(), node.to_owned())));
             pods.push(queued.prepared.clone());
         }
         let levels: Vec<_> = attempt.levels.iter().map(GroupLevel::from).collect();
@@ -72,11 +62,14 @@ impl Scheduler {
         self.metrics.decided(now.elapsed());
         let failure = match outcome {
             GroupOutcome::Placed { members, .. } => {
-                let placed = ids.iter().zip(members).filter_map(|(id, outcome)| match outcome {
-                    Outcome::Placed { node, volumes, devices, .. } => Some((*id, node, (volumes, devices))),
-                    _ => None,
-                });
-                let placed: Vec<PlacedMember> = placed.collect();
+                let mut placed: Vec<PlacedMember> = Vec::new();
+                for (id, outcome) in ids.iter().zip(members) {
+                    if let Outcome::Placed { node, volumes, devices, .. } = outcome {
+                        placed.push((*id, node, (volumes, devices)));
+                    } else if let Some(queued) = context.pending.pods.get(*id) {
+                        context.state.clear_nomination(&queued.pod);
+                    }
+                }
                 return self.bind_group(entry, placed, attempt.deadline);
             }
             GroupOutcome::Unplaced(failure) => failure,
@@ -90,13 +83,6 @@ impl Scheduler {
             Outcome::Unschedulable { plugins, .. } => plugins,
             _ => Vec::new(),
         };
-        for (at, node) in &nominated {
-            context.state.cluster.nominate(&pods[*at], node);
-        }
-        if !nominated.is_empty() {
-            // They are as before: a group that is woken by that would wake this one in turn, without end.
-            drop(context.state.cluster.take_changes());
-        }
         if self.groups.awaits_victims(context, entry) {
             self.groups.await_victims(entry);
         } else if let Some(why) = attempt.without_preemption {

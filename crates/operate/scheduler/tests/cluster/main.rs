@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod composite_groups;
 mod devices;
 mod devices_faults;
 mod devices_of_groups;
@@ -9,6 +10,7 @@ mod devices_of_nodes;
 mod devices_preempting;
 mod events;
 mod faults;
+mod groups_preempting;
 mod leaders;
 mod placing;
 mod pod_groups;

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_api::object::{Node, Pod};
+use berth_api::object::Pod;
 use berth_testkit::naive::{Options, World, check_node};
 
 use super::devices::uses_devices;
@@ -163,11 +163,8 @@ fn is_heartbeat(before: &[Step], step: &Step) -> bool {
     let last =
         before.iter().rev().find(|before| before.key == step.key).and_then(|last| last.object.as_ref());
     let Some(Object::Node(last)) = last else { return false };
-    let read = |node: &Node| {
-        let (metadata, spec, status) = (node.metadata.clone(), node.spec.clone(), node.status.clone());
-        (metadata.labels, metadata.annotations, spec, status)
-    };
-    read(node) == read(last)
+    (&node.metadata.labels, &node.metadata.annotations, &node.spec, &node.status)
+        == (&last.metadata.labels, &last.metadata.annotations, &last.spec, &last.status)
 }
 
 /// Pods that have no node yet, on the nodes that a scheduler has chosen for them: the binding was sent, or will be sent once

@@ -65,42 +65,51 @@ fn a_scheduler_counts_on_bindings_that_it_has_sent() {
     assert_eq!(bindings::check(&steps(&changes), &[]).1.len(), 1);
 }
 
+/// A pod that waits for volumes before it is bound.
+fn waiting_pod() -> Value {
+    let mut pod = pod("a", "");
+    pod["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("100m");
+    pod
+}
+
+/// These objects, many changes of others, and the binding of the pod.
+fn bound_after(mut objects: Vec<Value>, others: &Value, waiting: &Value) -> Changes {
+    objects.extend(std::iter::repeat_n(others.clone(), 140));
+    objects.extend((0..140).map(|i| pod(&format!("other-{i}"), "")));
+    let mut bound = waiting.clone();
+    bound["spec"]["nodeName"] = json!("n");
+    objects.push(bound);
+    history(&objects)
+}
+
 #[test]
 fn the_state_that_a_pod_with_volumes_was_decided_on_is_found_behind_many_changes() {
-    let mut waiting = pod("a", "");
-    waiting["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
-    let (mut bound, mut tainted) = (waiting.clone(), node("n"));
-    bound["spec"]["nodeName"] = json!("n");
+    let (waiting, mut tainted) = (waiting_pod(), node("n"));
     tainted["spec"]["taints"] = json!([{"key": "k", "effect": "NoSchedule"}]);
-    let mut objects = vec![node("n"), waiting];
-    objects.extend(std::iter::repeat_n(tainted.clone(), 140));
-    objects.extend((0..140).map(|i| pod(&format!("other-{i}"), "")));
-    objects.push(bound);
-    assert_eq!(bindings::check(&steps(&history(&objects)), &[]), (1, Vec::new()));
-    objects[0] = tainted;
-    assert_eq!(bindings::check(&steps(&history(&objects)), &[]).1.len(), 1);
+    let checked = |at_first: Value| {
+        bindings::check(&steps(&bound_after(vec![at_first, waiting.clone()], &tainted, &waiting)), &[])
+    };
+    assert_eq!(checked(node("n")), (1, Vec::new()));
+    assert_eq!(checked(tainted.clone()).1.len(), 1);
 }
 
 #[test]
 fn the_pods_that_a_pod_with_volumes_was_decided_with_are_found_behind_many_changes() {
-    let mut waiting = pod("a", "");
-    waiting["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
-    waiting["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("100m");
+    let mut waiting = waiting_pod();
     let term =
         json!({"labelSelector": {"matchLabels": {"app": "b"}}, "topologyKey": "kubernetes.io/hostname"});
     waiting["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
         json!([term]);
-    let (mut bound, mut labelled, mut near) = (waiting.clone(), node("n"), pod("b", "n"));
-    bound["spec"]["nodeName"] = json!("n");
+    let (mut labelled, relabelled, mut near) = (node("n"), pod("b", "n"), pod("b", "n"));
     labelled["metadata"]["labels"] = json!({"kubernetes.io/hostname": "n"});
-    let relabelled = near.clone();
     near["metadata"]["labels"] = json!({"app": "b"});
-    let mut objects = vec![labelled, near, waiting, relabelled.clone()];
-    objects.extend((0..140).map(|i| pod(&format!("other-{i}"), "")));
-    objects.push(bound);
-    assert_eq!(bindings::check(&steps(&history(&objects)), &[]), (1, Vec::new()));
-    objects[1] = relabelled;
-    assert_eq!(bindings::check(&steps(&history(&objects)), &[]).1.len(), 1);
+    let checked = |at_first: &Value| {
+        let objects = vec![labelled.clone(), at_first.clone(), waiting.clone(), relabelled.clone()];
+        bindings::check(&steps(&bound_after(objects, &labelled, &waiting)), &[])
+    };
+    assert_eq!(checked(&near), (1, Vec::new()));
+    assert_eq!(checked(&relabelled).1.len(), 1);
 }
 
 #[test]

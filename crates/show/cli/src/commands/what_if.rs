@@ -2,7 +2,6 @@
 
 use std::io::{Read as _, Write};
 
-use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
 use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::{self, ColorBy};
@@ -103,7 +102,7 @@ struct PlannedMove {
 }
 
 /// The moves of a plan in a file, or in standard input.
-fn moves_of(file: &str) -> Result<Vec<PlannedMove>, CliError> {
+fn moves_of(file: &str) -> Result<Vec<Change>, CliError> {
     let inputs = find_inputs(&[file.to_owned()])?;
     let mut text = String::new();
     for input in &inputs {
@@ -112,23 +111,12 @@ fn moves_of(file: &str) -> Result<Vec<PlannedMove>, CliError> {
     let plan: PlanOfMoves = serde_json::from_str(&text).map_err(|error| {
         CliError::NotFound(format!("--moves {file}: {error}: give the output of `berth rebalance -o json`"))
     })?;
-    Ok(plan.moves)
-}
-
-impl PlannedMove {
-    /// The change, if the pod is where its move begins.
-    fn change(self, inventory: &Inventory) -> Result<Change, String> {
-        let PlannedMove { namespace, name, from, to } = self;
-        let mut pods = inventory.pods.iter().map(|entry| &entry.object);
-        let pod = pods.find(|pod| pod.metadata.name == name && pod.metadata.namespace == namespace);
-        let node = pod.map(|pod| &pod.spec.node_name).filter(|node| !node.is_empty());
-        match node.zip(from.as_ref()).filter(|(node, from)| node != from) {
-            Some((node, from)) => Err(format!(
-                "Pod {namespace}/{name} is on {node} and not on {from}, from where it moves: make the plan for this input"
-            )),
-            None => Ok(Change::Move { pod: NamespacedName::new(&namespace, &name), to }),
-        }
-    }
+    let change = |PlannedMove { namespace, name, from, to }: PlannedMove| Change::Move {
+        pod: NamespacedName::new(&namespace, &name),
+        from,
+        to,
+    };
+    Ok(plan.moves.into_iter().map(change).collect())
 }
 
 /// Number of unplaced pods that repairs are looked for.
@@ -161,10 +149,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             }
             ChangeRequest::Overlay(_) => continue,
             ChangeRequest::Moves(file) => {
-                let refused = |why: String| CliError::NotFound(format!("--moves {file}: {why}"));
-                for planned in moves_of(file)? {
-                    let change = planned.change(what_if.inventory()).map_err(refused)?;
-                    what_if.apply(&change).map_err(|error| refused(refusal(&error)))?;
+                for change in moves_of(file)? {
+                    what_if.apply(&change).map_err(|error| {
+                        CliError::NotFound(format!("--moves {file}: {}", refusal(&error)))
+                    })?;
                 }
             }
             request => {

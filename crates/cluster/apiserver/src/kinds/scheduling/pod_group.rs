@@ -2,7 +2,7 @@
 
 use berth_api::admission::Priority;
 use berth_api::feature_gates::FeatureGates;
-use berth_api::object::group::GROUP_CONDITIONS;
+use berth_api::object::group::{COMPOSITE_CONDITION, GROUP_CONDITIONS};
 use berth_api::syntax;
 use berth_schema::resource::{POD_GROUPS, Resource};
 
@@ -16,11 +16,15 @@ const MAX_CLAIMS: usize = 4;
 const MAX_PRIORITY: i64 = 1_000_000_000;
 pub const DISRUPTION_MODES: &[&str] = &["Pod", "PodGroup"];
 
+/// The rules of PodGroups, and of CompositePodGroups.
 pub struct PodGroup {
-    typed: Typed,
+    pub typed: Typed,
+    /// Names the spec in messages about its priority.
+    pub place: &'static str,
 }
 
 pub static POD_GROUP: PodGroup = PodGroup {
+    place: "pod group spec",
     typed: Typed {
         defaults: &[("PodGroupSpec", "disruptionMode", r#""Pod""#)],
         enums: &[("PodGroupSpec", "disruptionMode", DISRUPTION_MODES)],
@@ -36,14 +40,14 @@ pub static POD_GROUP: PodGroup = PodGroup {
             "/spec/preemptionPolicy",
         ],
         check: |group, causes| {
-            check_gated(&group["spec"], causes);
             let spec = &group["spec"];
+            check_gated(spec, causes);
             if !spec[PARENT].is_null() && spec["podGroupTemplateRef"].is_null() {
                 let why = format!("must be specified when `{PARENT}` is set");
                 causes.required("spec.podGroupTemplateRef", &why);
             }
-            validate_spec(&group["spec"], "spec", causes);
-            validate_reference(&group["spec"]["podGroupTemplateRef"], "spec.podGroupTemplateRef", causes);
+            validate_spec(spec, "spec", causes);
+            validate_reference(&spec["podGroupTemplateRef"], "spec.podGroupTemplateRef", causes);
         },
         ..Typed::new(&POD_GROUPS)
     },
@@ -58,10 +62,14 @@ impl Strategy for PodGroup {
         remove_gated(context.feature_gates, group, &Value::Null);
     }
 
+    /// A change that leaves out the priority keeps it, as the plugin `Priority` does.
     fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
         if subresource.is_empty() {
             self.default(new);
-            keep_priority(new, old);
+            let (priority, spec) = (&old["spec"]["priority"], new["spec"].as_object_mut());
+            if let Some(spec) = spec.filter(|_| !priority.is_null()) {
+                default(spec, "priority", priority.clone());
+            }
             remove_gated(context.feature_gates, new, old);
         }
     }
@@ -74,7 +82,7 @@ impl Strategy for PodGroup {
         warnings: &mut Vec<String>,
     ) -> Result<(), Box<Status>> {
         let name = name(group).to_owned();
-        set_priority(context, &mut group["spec"], "pod group spec")
+        set_priority(context, &mut group["spec"], self.place)
             .map_err(|why| Status::forbidden(resource, &name, &why))?;
         self.validate_new(context, resource, group, warnings)
     }
@@ -119,7 +127,7 @@ const PARENT: &str = "parentCompositePodGroupName";
 const PREEMPTION: &str = "preemptionPolicy";
 
 /// Removes the fields whose gates are off, unless the stored object has them.
-pub fn remove_gated(gates: FeatureGates, group: &mut Value, old: &Value) {
+fn remove_gated(gates: FeatureGates, group: &mut Value, old: &Value) {
     let fields = [(PARENT, gates.composite_pod_group), (PREEMPTION, gates.pod_group_preemption_policy)];
     for (field, _) in fields.iter().filter(|(field, is_on)| !is_on && old["spec"][field].is_null()) {
         object(group, "spec").and_then(|spec| spec.remove(*field));
@@ -132,14 +140,6 @@ pub fn check_gated(spec: &Value, causes: &mut Causes) {
     if !spec[PREEMPTION].is_null() {
         let policies = ["Never", "PreemptLowerPriority"];
         causes.one_of(&format!("spec.{PREEMPTION}"), &spec[PREEMPTION], &policies);
-    }
-}
-
-/// A change that leaves out the priority keeps it, as the plugin `Priority` does.
-pub fn keep_priority(new: &mut Value, old: &Value) {
-    let (priority, spec) = (&old["spec"]["priority"], new["spec"].as_object_mut());
-    if let Some(spec) = spec.filter(|_| !priority.is_null()) {
-        default(spec, "priority", priority.clone());
     }
 }
 
@@ -181,16 +181,7 @@ pub fn set_priority(context: &Context<'_>, spec: &mut Value, place: &str) -> Res
 
 /// What a group and a template of groups have in common.
 pub fn validate_spec(spec: &Value, path: &str, causes: &mut Causes) {
-    let (policy, field) = (&spec["schedulingPolicy"], format!("{path}.schedulingPolicy"));
-    if validate_union(policy, &["basic", "gang"], &field, causes) && !policy["gang"].is_null() {
-        let (min, field) = (&policy["gang"]["minCount"], format!("{field}.gang.minCount"));
-        match min.as_i64() {
-            Some(0) => causes.required(&field, ""),
-            Some(..0) => causes.invalid(&field, min, "must be greater than zero"),
-            _ => {}
-        }
-    }
-    validate_topology(spec, path, causes);
+    validate_scheduling(spec, path, ("minCount", "must be greater than zero"), causes);
     let (claims, field) = (&spec["resourceClaims"], format!("{path}.resourceClaims"));
     for (i, claim) in
         limited_set(claims, &field, MAX_CLAIMS, |claim| &claim["name"], causes).iter().enumerate()
@@ -203,18 +194,25 @@ pub fn validate_spec(spec: &Value, path: &str, causes: &mut Causes) {
             validate_name(&format!("{field}.{source}"), &claim[source], syntax::dns_subdomain, causes);
         }
     }
-    validate_priority(spec, path, causes);
 }
 
-pub fn validate_topology(spec: &Value, path: &str, causes: &mut Causes) {
+/// What PodGroups and CompositePodGroups have in common: policy, with the name of the required number and what is said of a negative one,
+/// topology and priority.
+pub fn validate_scheduling(spec: &Value, path: &str, (min, negative): (&str, &str), causes: &mut Causes) {
+    let (policy, field) = (&spec["schedulingPolicy"], format!("{path}.schedulingPolicy"));
+    if validate_union(policy, &["basic", "gang"], &field, causes) && !policy["gang"].is_null() {
+        let (min, field) = (&policy["gang"][min], format!("{field}.gang.{min}"));
+        match min.as_i64() {
+            Some(0) => causes.required(&field, ""),
+            Some(..0) => causes.invalid(&field, min, negative),
+            _ => {}
+        }
+    }
     let (topology, field) =
         (&spec["schedulingConstraints"]["topology"], format!("{path}.schedulingConstraints.topology"));
     for (i, constraint) in limited(topology, &field, 1, causes).iter().enumerate() {
         validate_name(&format!("{field}[{i}].key"), &constraint["key"], syntax::label_key, causes);
     }
-}
-
-pub fn validate_priority(spec: &Value, path: &str, causes: &mut Causes) {
     let class = &spec["priorityClassName"];
     validate_name(&format!("{path}.priorityClassName"), class, syntax::dns_subdomain, causes);
     let priority = &spec["priority"];
@@ -251,19 +249,23 @@ pub fn validate_union(value: &Value, fields: &[&str], path: &str, causes: &mut C
     false
 }
 
+pub const POLICY: Column = Column::text("Policy", "How its pods or groups are scheduled.", |row| {
+    row.at("/spec/schedulingPolicy/gang").map_or("Basic", |_| "Gang").into()
+});
+pub const STATUS: Column = Column::text("Status", "Whether what it requires is scheduled.", |row| {
+    let conditions = GROUP_CONDITIONS.iter().chain([&COMPOSITE_CONDITION]);
+    let is_scheduled = |condition: &&Value| conditions.clone().any(|ty| condition["type"] == **ty);
+    let scheduled = row.list("/status/conditions").iter().find(is_scheduled);
+    scheduled.map_or_else(|| "Pending".into(), |condition| condition["reason"].clone())
+});
+
 pub const COLUMNS: &[Column] = &[
     NAME,
-    Column::text("Policy", "How its pods are scheduled.", |row| {
-        row.at("/spec/schedulingPolicy/gang").map_or("Basic", |_| "Gang").into()
-    }),
+    POLICY,
     Column::text("Workload", "The Workload with its template.", |row| {
         let names = ["/spec/workloadRef/workloadName", "/spec/podGroupTemplateRef/workload/workloadName"];
         names.iter().find_map(|name| row.text(name)).unwrap_or(UNSET).into()
     }),
-    Column::text("Status", "Whether its required pods are scheduled.", |row| {
-        let is_scheduled = |condition: &&Value| GROUP_CONDITIONS.iter().any(|ty| condition["type"] == **ty);
-        let scheduled = row.list("/status/conditions").iter().find(is_scheduled);
-        scheduled.map_or_else(|| "Pending".into(), |condition| condition["reason"].clone())
-    }),
+    STATUS,
     AGE,
 ];

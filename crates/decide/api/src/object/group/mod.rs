@@ -47,6 +47,8 @@ pub const GROUP_SLICE_TOPOLOGY_ANNOTATION: &str = "scheduling.berth.dev/group-sl
 pub const GROUP_SLICE_SIZE_ANNOTATION: &str = "scheduling.berth.dev/group-slice-size";
 /// The condition of a PodGroup of [`SCHEDULING_GROUP`] in v1alpha2, and in later versions.
 pub const GROUP_CONDITIONS: [&str; 2] = ["PodGroupScheduled", "PodGroupInitiallyScheduled"];
+/// The same of a CompositePodGroup.
+pub const COMPOSITE_CONDITION: &str = "CompositePodGroupInitiallyScheduled";
 /// The annotations about topologies.
 pub const GROUP_TOPOLOGY_ANNOTATIONS: [&str; 4] = [
     GROUP_REQUIRED_TOPOLOGY_ANNOTATION,

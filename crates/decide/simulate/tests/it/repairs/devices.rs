@@ -148,7 +148,8 @@ fn a_moved_pod_has_devices_of_the_target_after_a_plan_and_in_a_what_if() {
     assert_eq!(simulation.rebalance(&request, None).moves, []);
     // The moves alone, in the input of a what-if.
     let mut what_if = WhatIf::new(inventory, options(), Timestamp::MAX).expect("the objects are valid");
-    let moved = WhatIfChange::Move { pod: NamespacedName::new("default", "r"), to: "b".to_owned() };
+    let moved =
+        WhatIfChange::Move { pod: NamespacedName::new("default", "r"), from: None, to: "b".to_owned() };
     what_if.apply(&moved).expect("it moves");
     assert_eq!(in_use(&mut what_if.simulation().expect("the objects are valid")), [0, 1]);
 }

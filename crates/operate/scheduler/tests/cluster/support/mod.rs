@@ -1,6 +1,7 @@
 //! An API server with a scheduler, and the helpers that observe them.
 
 pub mod devices;
+pub mod groups;
 pub mod journal;
 pub mod verify;
 
