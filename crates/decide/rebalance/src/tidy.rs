@@ -8,6 +8,8 @@ type Step = (usize, usize);
 
 /// With more moves, orders are not compared.
 const MOST_ORDERED: usize = 200;
+/// With more moves that are left, targets are not exchanged.
+const MOST_EXCHANGED: usize = 50;
 
 /// The moves that the board has made, without detours and in a better order. They end in the same state.
 pub(crate) fn tidy(board: &mut Board<'_>) -> Vec<Step> {
@@ -64,7 +66,8 @@ fn direct(board: &mut Board<'_>, steps: &[Step]) -> Option<(usize, Vec<Step>)> {
     legal.map(|direct| (again + 1, direct))
 }
 
-/// The steps in an order in which no step raises the values, as far as there is one that a greedy choice finds.
+/// The steps in an order in which no step raises the values, as far as there is one that a greedy choice finds. Where there is none, two
+/// pods exchange their targets if that helps.
 fn ordered(board: &mut Board<'_>, mut left: Vec<Step>) -> Vec<Step> {
     let mut ordered = Vec::with_capacity(left.len());
     while !left.is_empty() {
@@ -82,13 +85,41 @@ fn ordered(board: &mut Board<'_>, mut left: Vec<Step>) -> Vec<Step> {
             board.undo_to(n_steps);
             is_better
         };
-        let next = (0..left.len()).find(|at| falls(board, at)).unwrap_or(0);
+        let next = (0..left.len()).find(|at| falls(board, at));
+        let next = next.or_else(|| exchange(board, &mut left, &before)).unwrap_or(0);
         let (pod, to) = left.remove(next);
         board.apply(pod, to);
         ordered.push((pod, to));
     }
     board.undo_to(0);
     ordered
+}
+
+/// Exchanges the targets of two pods that move once, so that the first step does not raise the values, and the last ones are the same.
+/// Returns the index of that step.
+fn exchange(board: &mut Board<'_>, left: &mut Vec<Step>, before: &Values) -> Option<usize> {
+    if left.len() > MOST_EXCHANGED {
+        return None;
+    }
+    let end = values_after(board, left)?;
+    let once = |pod: usize| left.iter().filter(|step| step.0 == pod).count() == 1;
+    let once: Vec<usize> = (0..left.len()).filter(|at| once(left[*at].0)).collect();
+    let pairs = once.iter().flat_map(|first| once.iter().map(move |other| (*first, *other)));
+    for (first, other) in pairs.filter(|(first, other)| left[*first].1 != left[*other].1) {
+        let step = (left[first].0, left[other].1);
+        if after(board, &[step], Board::values).is_none_or(|values| values > *before) {
+            continue;
+        }
+        let mut exchanged = left.clone();
+        exchanged[other].1 = left[first].1;
+        exchanged.remove(first);
+        exchanged.insert(0, step);
+        if values_after(board, &exchanged).as_ref() == Some(&end) {
+            *left = exchanged;
+            return Some(0);
+        }
+    }
+    None
 }
 
 /// The values after these moves; none if one of them is not legal. The board stays as it is.

@@ -7,7 +7,7 @@ use berth_testkit::naive::World;
 use serde_json::json;
 
 use crate::worlds::{
-    HOSTNAME, ZONE, between_pods, budget, node, plan_for, plan_with, pod, request, spread, step_for,
+    HOSTNAME, ZONE, after, between_pods, budget, node, plan_for, plan_with, pod, request, spread, step_for,
     with_input,
 };
 
@@ -59,6 +59,26 @@ fn the_rest_of_a_plan_is_checked_in_the_cluster_as_it_is() {
         pod.spec.node_name = node.to_owned();
     }
     assert!(step_for(&spread_again, &request, &plan.moves).is_err());
+}
+
+/// Two zones with as many pods each, and an empty node in both: a pod that goes to the other zone makes the skew of zones worse.
+#[test]
+fn no_move_of_a_plan_makes_the_spread_worse() {
+    let nodes = [("a", "1"), ("b", "2"), ("c", "2"), ("d", "1")].map(|(name, zone)| node(name, zone, 8));
+    let constraints = [ZONE, HOSTNAME]
+        .map(|key| spread("web", key, "ScheduleAnyway")["topologySpreadConstraints"][0].clone());
+    let rules = json!({"topologySpreadConstraints": constraints});
+    let on = ["a", "c", "a", "c"].into_iter().enumerate();
+    let pods = on.map(|(i, on)| pod(&format!("web-{i}"), "web", on, 100, rules.clone()));
+    let mut world = World { nodes: nodes.into(), pods: pods.collect(), ..World::default() };
+    let request = request(&[Goal::Spread]);
+    let plan = plan_for(&world, &request);
+    let mut values = vec![plan.before[&Goal::Spread]];
+    for step in &plan.moves {
+        world = after(&world, &Plan { moves: vec![step.clone()], ..plan.clone() });
+        values.push(plan_for(&world, &request).before[&Goal::Spread]);
+    }
+    assert!(values.len() == 3 && values.is_sorted_by(|a, b| a >= b), "{:?}: {values:?}", plan.moves);
 }
 
 #[test]
