@@ -41,7 +41,7 @@ pub(crate) fn require_all_rules(pods: &mut QueuedPods, id: PodId, recorder: &Rec
     let queued = pods.get_mut(id)?;
     let before = queued.relaxed.take()?;
     recorder.record(|| Entry::Relax(queued.pod.metadata.namespaced_name(), Vec::new()));
-    Some(before)
+    Some(*before)
 }
 
 /// When pods have one more rule to relax.
@@ -151,5 +151,5 @@ fn set_relaxed(
         .state
         .recorder
         .record(|| Entry::Relax(queued.pod.metadata.namespaced_name(), relaxed.paths.clone()));
-    queued.relaxed = Some(relaxed);
+    queued.relaxed = Some(Box::new(relaxed));
 }

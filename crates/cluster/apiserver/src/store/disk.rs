@@ -7,12 +7,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::batch::Batch;
 use super::collection::HistoryBounds;
 use super::collections::Collections;
 use super::compaction::{Compaction, Source};
 use super::disk_error::DiskError;
 use super::disk_io::{DiskIo, FileSystem};
-use super::entry::{Decided, replay, write_change};
+use super::entry::{Decided, write_change};
 use super::new_file::{NewFile, PublishError, lock_data, private_file, unfinished};
 use super::record::{Defect, HeadDefect, Kind, MARKS_AT, Mark, RECORDS_AT, Records, read_head};
 
@@ -185,6 +186,7 @@ impl Disk {
         let collections = Collections::new(floor, floor, options.history);
         let (mut revision, mut log_at) = (0, records.offset());
         let mut n_read = 0;
+        let mut batch = Batch::default();
         loop {
             let at = records.offset();
             let next = records.next().and_then(|record| {
@@ -199,17 +201,23 @@ impl Disk {
                         format!("version {} does not follow {}", record.revision, revision.max(floor));
                     return Err(Defect::Order(message));
                 }
-                replay(&record, &collections).map_err(Defect::Text)?;
+                batch.push(at, &record);
                 revision = record.revision;
                 Ok(true)
             });
-            match next {
-                Ok(true) => {
-                    n_read += 1;
-                    if n_read == n_objects {
-                        log_at = records.offset();
-                    }
+            let has_more = matches!(next, Ok(true));
+            if has_more {
+                n_read += 1;
+                if n_read == n_objects {
+                    log_at = records.offset();
                 }
+            }
+            if batch.is_full() || !has_more {
+                let replayed = batch.replay(&collections);
+                replayed.map_err(|(at, what)| directory.damaged(at, Defect::Text(what)))?;
+            }
+            match next {
+                Ok(true) => {}
                 Ok(false) if n_read < n_objects => return Err(directory.damaged(at, "objects are missing")),
                 Ok(false) => break,
                 // Only writes that were not acknowledged can be incomplete.

@@ -7,8 +7,10 @@ use berth_schema::resource::{RESOURCES, Resource, Storage, custom_collection};
 use serde::{Deserialize, Serialize};
 
 use super::collections::Collections;
+use super::facts::Facts;
 use super::object::{EventType, Object};
-use super::record::{Kind, Record, write_record};
+use super::record::{Kind, write_record};
+use super::shared_text::SharedParts;
 
 /// A checked change that is to be stored.
 #[derive(Debug)]
@@ -83,43 +85,57 @@ fn write(
     write_record(out, kind, object.revision, &text)
 }
 
-/// Repeats what a record says.
-///
-/// # Errors
-/// Its text has no meaning.
-pub fn replay(record: &Record<'_>, collections: &Collections) -> Result<(), String> {
-    let line_end = record.text.iter().position(|byte| *byte == b'\n').ok_or("the record has no object")?;
-    let (header, json) = (&record.text[..line_end], &record.text[line_end + 1..]);
-    let header: Header = serde_json::from_slice(header).map_err(|error| error.to_string())?;
-    let resource = resource_named(&header.resource).ok_or_else(|| {
-        format!(
-            "this version of berth does not know the resource {:?}; use the version that wrote the file",
-            header.resource
-        )
-    })?;
-    let event_type = match record.kind {
-        Kind::Start => return Err("a second start".to_owned()),
-        Kind::Added => EventType::Added,
-        Kind::Object | Kind::Modified => EventType::Modified,
-        Kind::Deleted => EventType::Deleted,
-    };
-    let parts = Some(collections.parts());
-    let object = Object::decode(resource, json, record.revision, parts).map_err(|e| e.to_string())?;
-    let object = Arc::new(object);
-    let mut collection = collections.lock(resource);
-    if record.kind == Kind::Object {
-        collection.restore(object);
-        return Ok(());
+/// What a record says.
+#[derive(Debug)]
+pub struct Entry {
+    resource: &'static Resource,
+    object: Arc<Object>,
+    /// `None`: the object as it was before the changes in the file.
+    change: Option<(EventType, Option<Facts>)>,
+}
+
+impl Entry {
+    /// Reads a record; the object shares its parts with others.
+    ///
+    /// # Errors
+    /// Its text has no meaning.
+    pub fn decode(kind: Kind, revision: u64, text: &[u8], parts: &SharedParts) -> Result<Entry, String> {
+        let line_end = text.iter().position(|byte| *byte == b'\n').ok_or("the record has no object")?;
+        let (header, json) = (&text[..line_end], &text[line_end + 1..]);
+        let header: Header = serde_json::from_slice(header).map_err(|error| error.to_string())?;
+        let resource = resource_named(&header.resource).ok_or_else(|| {
+            format!(
+                "this version of berth does not know the resource {:?}; use the version that wrote the file",
+                header.resource
+            )
+        })?;
+        let event_type = match kind {
+            Kind::Start => return Err("a second start".to_owned()),
+            Kind::Object => None,
+            Kind::Added => Some(EventType::Added),
+            Kind::Modified => Some(EventType::Modified),
+            Kind::Deleted => Some(EventType::Deleted),
+        };
+        let object = Object::decode(resource, json, revision, Some(parts)).map_err(|e| e.to_string())?;
+        let before = header.previous.map(|seen| match seen.different {
+            None => object.facts.clone(),
+            Some((labels, fields)) => {
+                let labels: Vec<_> = labels.iter().map(|(key, value)| (&**key, &**value)).collect();
+                object.facts.with(&labels, fields.iter().map(|field| &**field))
+            }
+        });
+        let change = event_type.map(|event_type| (event_type, before));
+        Ok(Entry { resource, object: Arc::new(object), change })
     }
-    let before = header.previous.map(|seen| match seen.different {
-        None => object.facts.clone(),
-        Some((labels, fields)) => {
-            let labels: Vec<_> = labels.iter().map(|(key, value)| (&**key, &**value)).collect();
-            object.facts.with(&labels, fields.iter().map(|field| &**field))
+
+    /// Repeats it.
+    pub fn replay(self, collections: &Collections) {
+        let mut collection = collections.lock(self.resource);
+        match self.change {
+            None => collection.restore(self.object),
+            Some((event_type, before)) => collection.replay(self.object, event_type, before),
         }
-    });
-    collection.replay(object, event_type, before);
-    Ok(())
+    }
 }
 
 fn resource_named(qualified: &str) -> Option<&'static Resource> {

@@ -3,6 +3,7 @@
 //! Every write gets the next number of one counter as its resource version. Readers and watchers see a write only once
 //! it is acknowledged. With a data directory, that is when it is on disk. The store does not interpret objects.
 
+mod batch;
 mod claim;
 mod claim_index;
 mod collection;

@@ -11,7 +11,7 @@ use super::collections::Collections;
 use super::disk::Directory;
 use super::disk_error::DiskError;
 use super::disk_io::FileSystem;
-use super::entry::replay;
+use super::entry::Entry;
 use super::new_file::NewFile;
 use super::record::{HeadDefect, Kind, RECORDS_AT, Record, Records, read_head};
 
@@ -78,7 +78,7 @@ impl Reading {
                 return Err(format!("an object of version {} is out of order", record.revision));
             }
             self.last_object = record.revision;
-            replay(record, &self.collections)?;
+            self.replay(record)?;
             self.n_objects += 1;
             return Ok(());
         }
@@ -90,9 +90,15 @@ impl Reading {
         if record.revision <= last {
             return Err(format!("version {} after version {last}", record.revision));
         }
-        replay(record, &self.collections)?;
+        self.replay(record)?;
         self.lose_changes(last, record.revision - 1);
         self.revision = record.revision;
+        Ok(())
+    }
+
+    fn replay(&self, record: &Record<'_>) -> Result<(), String> {
+        let Record { kind, revision, text, .. } = *record;
+        Entry::decode(kind, revision, text, self.collections.parts())?.replay(&self.collections);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use crate::completion::Eviction;
 use crate::pod_status::{ScheduledCondition, Victim};
 use crate::queue::PodId;
 
-/// A pod that is pending, or being bound.
+/// A pod that is pending, or being bound. There can be a million: what few pods have is boxed.
 pub(crate) struct QueuedPod {
     pub(crate) pod: Arc<Pod>,
     /// Of the pod: more than it may carry.
@@ -23,7 +23,7 @@ pub(crate) struct QueuedPod {
     /// The entry in the queue of the group that it is decided with.
     pub(crate) group: Option<PodId>,
     /// Its last decision, if it was without some of its required rules.
-    pub(crate) relaxed: Option<RelaxedPod>,
+    pub(crate) relaxed: Option<Box<RelaxedPod>>,
     /// When it has one more rule to relax.
     pub(crate) relax_at: Option<Instant>,
     /// It changed while it was being bound: to be prepared again.
@@ -41,7 +41,7 @@ pub(crate) struct QueuedPod {
     pub(crate) preemption: Option<Vec<Victim>>,
     pub(crate) preemptions: Preemptions,
     /// Victims that are not evicted yet.
-    pub(crate) eviction: Option<Eviction>,
+    pub(crate) eviction: Option<Box<Eviction>>,
     /// The wanted status, if it differs.
     pub(crate) to_write: Option<ScheduledCondition>,
     pub(crate) is_write_queued: bool,
@@ -105,7 +105,8 @@ impl QueuedPod {
 
 #[derive(Default)]
 pub(crate) struct QueuedPods {
-    by_id: FxHashMap<PodId, QueuedPod>,
+    /// Boxed: the table has up to twice as many places as pods.
+    by_id: FxHashMap<PodId, Box<QueuedPod>>,
     by_uid: HashMap<Box<str>, PodId>,
     last_id: u64,
 }
@@ -120,14 +121,14 @@ impl QueuedPods {
     pub(crate) fn add(&mut self, pod: QueuedPod) -> PodId {
         let id = self.new_id();
         self.by_uid.insert(pod.pod.metadata.uid.as_str().into(), id);
-        self.by_id.insert(id, pod);
+        self.by_id.insert(id, Box::new(pod));
         id
     }
 
     pub(crate) fn remove(&mut self, id: PodId) -> Option<QueuedPod> {
         let removed = self.by_id.remove(&id)?;
         self.by_uid.remove(removed.pod.metadata.uid.as_str());
-        Some(removed)
+        Some(*removed)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -139,11 +140,11 @@ impl QueuedPods {
     }
 
     pub(crate) fn get(&self, id: PodId) -> Option<&QueuedPod> {
-        self.by_id.get(&id)
+        self.by_id.get(&id).map(Box::as_ref)
     }
 
     pub(crate) fn get_mut(&mut self, id: PodId) -> Option<&mut QueuedPod> {
-        self.by_id.get_mut(&id)
+        self.by_id.get_mut(&id).map(Box::as_mut)
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = PodId> {
@@ -151,6 +152,6 @@ impl QueuedPods {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PodId, &QueuedPod)> {
-        self.by_id.iter().map(|(id, queued)| (*id, queued))
+        self.by_id.iter().map(|(id, queued)| (*id, &**queued))
     }
 }

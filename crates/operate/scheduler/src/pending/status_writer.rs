@@ -138,7 +138,7 @@ impl StatusWriter {
                     controller: Some(scheduler.clone()),
                 });
             }
-            let _ = completed.send(Completion::Eviction { eviction, n_evicted, failed });
+            let _ = completed.send(Completion::Eviction { eviction: *eviction, n_evicted, failed });
         });
     }
 
@@ -169,7 +169,7 @@ impl StatusWriter {
     pub(crate) fn evict(&mut self, pods: &mut QueuedPods, eviction: Eviction) {
         let id = eviction.id;
         if let Some(queued) = pods.get_mut(id) {
-            queued.eviction = Some(eviction);
+            queued.eviction = Some(Box::new(eviction));
             self.preemptors.push_back(id);
         }
     }

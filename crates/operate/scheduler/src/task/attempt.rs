@@ -163,7 +163,7 @@ impl Scheduler {
         let context = &mut self.context;
         let Some(key) = group_key(context, &self.groups, id) else { return };
         let Some(queued) = context.pending.pods.get(id) else { return };
-        let message = message + &relaxed_sentence([queued.relaxed.as_ref()]);
+        let message = message + &relaxed_sentence([queued.relaxed.as_deref()]);
         let profile = &queued.pod.spec.scheduler_name;
         let wake = vec![context.state.cluster.wake_conditions(queued.decided())];
         let epoch = context.state.cluster.signature_epoch();

@@ -77,7 +77,7 @@ impl Scheduler {
         let members = || ids.iter().filter_map(|id| context.pending.pods.get(*id));
         let pods: Vec<_> = members().map(|queued| queued.decided().clone()).collect();
         let group = Group { members: &pods, ..group };
-        let relaxed = relaxed_sentence(members().map(|queued| queued.relaxed.as_ref()));
+        let relaxed = relaxed_sentence(members().map(|queued| queued.relaxed.as_deref()));
         let mut message = failure.message(&group);
         let plugins = match failure.outcome {
             Outcome::Unschedulable { plugins, .. } => plugins,

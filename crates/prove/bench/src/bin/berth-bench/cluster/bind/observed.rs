@@ -21,6 +21,13 @@ const PERIOD: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(900);
 /// After it was killed, the requests of a scheduler have ended.
 const SETTLED: Duration = Duration::from_secs(1);
+/// With a lease that is short enough for a failover in 10 s.
+const ELECT: [&str; 4] = [
+    "--leader-elect",
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=5s",
+    "--leader-elect-retry-period=1s",
+];
 /// One of this many bindings is not measured: the connections, and the first decision for each template.
 const WARM_UP: usize = 10;
 
@@ -94,7 +101,7 @@ async fn sample(cluster: &Loaded, scheduler: &Scheduler) -> Sample {
 /// # Errors
 /// A process cannot be started, or a request of the other clients fails.
 pub async fn run(bind: &Bind, cluster: &Loaded, progress: &dyn Fn(usize)) -> Result<Run, BenchError> {
-    let elect: &[&str] = if bind.failover { &["--leader-elect"] } else { &[] };
+    let elect: &[&str] = if bind.failover { &ELECT } else { &[] };
     let mut observed = Observed::new(Scheduler::start(bind, cluster, elect)?);
     let mut standby = None;
     let mut clients = bind.clients.then(|| Clients::new(cluster));
