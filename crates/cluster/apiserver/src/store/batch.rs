@@ -63,7 +63,9 @@ impl Batch {
                 texts.chunks(share).map(|records| scope.spawn(move || decode_all(records))).collect();
             for decoded in shares {
                 let entries = decoded.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                entries.into_iter().try_for_each(|entry| Ok(entry?.replay(collections)))?;
+                for entry in entries {
+                    entry?.replay(collections);
+                }
             }
             Ok(())
         })?;
