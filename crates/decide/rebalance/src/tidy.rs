@@ -24,7 +24,7 @@ pub(crate) fn tidy(board: &mut Board<'_>) -> Vec<Step> {
         steps = direct;
     }
     if steps.len() <= MOST_ORDERED {
-        steps = ordered(board, steps);
+        steps = ordered(board, steps, &end);
     }
     steps
 }
@@ -68,7 +68,7 @@ fn direct(board: &mut Board<'_>, steps: &[Step]) -> Option<(usize, Vec<Step>)> {
 
 /// The steps in an order in which no step raises the values, as far as there is one that a greedy choice finds. Where there is none, two
 /// pods exchange their targets if that helps.
-fn ordered(board: &mut Board<'_>, mut left: Vec<Step>) -> Vec<Step> {
+fn ordered(board: &mut Board<'_>, mut left: Vec<Step>, end: &Values) -> Vec<Step> {
     let mut ordered = Vec::with_capacity(left.len());
     while !left.is_empty() {
         let before = board.values();
@@ -86,7 +86,7 @@ fn ordered(board: &mut Board<'_>, mut left: Vec<Step>) -> Vec<Step> {
             is_better
         };
         let next = (0..left.len()).find(|at| falls(board, at));
-        let next = next.or_else(|| exchange(board, &mut left, &before)).unwrap_or(0);
+        let next = next.or_else(|| exchange(board, &mut left, (&before, end))).unwrap_or(0);
         let (pod, to) = left.remove(next);
         board.apply(pod, to);
         ordered.push((pod, to));
@@ -97,11 +97,10 @@ fn ordered(board: &mut Board<'_>, mut left: Vec<Step>) -> Vec<Step> {
 
 /// Exchanges the targets of two pods that move once, so that the first step does not raise the values, and the last ones are the same.
 /// Returns the index of that step.
-fn exchange(board: &mut Board<'_>, left: &mut Vec<Step>, before: &Values) -> Option<usize> {
+fn exchange(board: &mut Board<'_>, left: &mut Vec<Step>, (before, end): (&Values, &Values)) -> Option<usize> {
     if left.len() > MOST_EXCHANGED {
         return None;
     }
-    let end = values_after(board, left)?;
     let once = |pod: usize| left.iter().filter(|step| step.0 == pod).count() == 1;
     let once: Vec<usize> = (0..left.len()).filter(|at| once(left[*at].0)).collect();
     let pairs = once.iter().flat_map(|first| once.iter().map(move |other| (*first, *other)));
@@ -111,10 +110,9 @@ fn exchange(board: &mut Board<'_>, left: &mut Vec<Step>, before: &Values) -> Opt
             continue;
         }
         let mut exchanged = left.clone();
-        exchanged[other].1 = left[first].1;
-        exchanged.remove(first);
-        exchanged.insert(0, step);
-        if values_after(board, &exchanged).as_ref() == Some(&end) {
+        (exchanged[first], exchanged[other].1) = (step, left[first].1);
+        exchanged[..=first].rotate_right(1);
+        if values_after(board, &exchanged).as_ref() == Some(end) {
             *left = exchanged;
             return Some(0);
         }
