@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{counted, grouped};
-use berth_rebalance::{Immovable, Move, Placed, Plan, Request};
+use berth_rebalance::{Goal, Immovable, Move, Placed, Plan, Request};
 use berth_terminal::output::{BOLD, DIM, GOOD};
 use berth_terminal::table::Table;
 
@@ -12,8 +12,10 @@ const MAX_IMMOVABLE: usize = 10;
 
 /// Writes the plan.
 pub fn write(out: &mut impl Write, plan: &Plan, request: &Request) -> io::Result<()> {
-    let Plan { moves, placed, immovable, left_out, is_exhaustive, .. } = plan;
-    if moves.is_empty() {
+    let Plan { moves, placed, after, immovable, left_out, is_exhaustive, .. } = plan;
+    if moves.is_empty() && after.get(&Goal::Defragment).is_some_and(|unplaced| *unplaced > 0.0) {
+        writeln!(out, "{BOLD}No moves make room{BOLD:#}")?;
+    } else if moves.is_empty() {
         writeln!(out, "{GOOD}Nothing to move{GOOD:#}")?;
     } else {
         writeln!(out, "{BOLD}{}{BOLD:#}\n", counted(moves.len(), "move"))?;
