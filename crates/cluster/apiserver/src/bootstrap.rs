@@ -262,7 +262,7 @@ pub(crate) async fn ensure(store: &Store, mut value: Value) -> Result<(), WriteE
     };
     value["metadata"]["uid"] = Value::from(uuid::Uuid::new_v4().to_string());
     value["metadata"]["creationTimestamp"] = Value::from(now());
-    match store.write(Write { resource, change: Change::Import, value }).await {
+    match store.write(Write { resource, change: Change::Import, object: value.into() }).await {
         Ok(_) | Err(WriteError::AlreadyExists) => Ok(()),
         Err(error) => Err(error),
     }

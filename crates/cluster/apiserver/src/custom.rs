@@ -93,7 +93,7 @@ async fn finish(store: &Store, definition: &Object, mut value: Value) -> bool {
             false => Change::Update { expected: object.revision },
         };
         // An object that changed in the meantime is looked at again.
-        let _ = store.write(Write { resource, change, value }).await;
+        let _ = store.write(Write { resource, change, object: value.into() }).await;
     }
     if store.count(resource) > 0 {
         return false;
@@ -110,5 +110,5 @@ async fn finish(store: &Store, definition: &Object, mut value: Value) -> bool {
     if value == definition.value() {
         return true;
     }
-    store.write(Write { resource: &CUSTOM_RESOURCE_DEFINITIONS, change, value }).await.is_ok()
+    store.write(Write { resource: &CUSTOM_RESOURCE_DEFINITIONS, change, object: value.into() }).await.is_ok()
 }

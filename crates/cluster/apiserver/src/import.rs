@@ -153,7 +153,7 @@ async fn put(
     let kind = resource.kind.to_owned();
     let (namespace, name) = key(&value);
     let name = format!("{namespace}/{name}");
-    match store.write(Write { resource, change: Change::Import, value }).await {
+    match store.write(Write { resource, change: Change::Import, object: value.into() }).await {
         Ok(_) => Ok(true),
         Err(WriteError::AlreadyExists) => Ok(false),
         Err(source) => Err(ImportError::Write { kind, name, source }),

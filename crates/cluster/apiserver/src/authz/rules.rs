@@ -55,7 +55,7 @@ pub fn rules_for(user: &User, held: &HeldPermissions) -> Rules {
     rules.non_resource.push(json!({"verbs": ["get"], "nonResourceURLs": READABLE}));
     let (budget, mut seen) = (WorkBudget::new(MAX_ROLE_BYTES), HashSet::new());
     for object in &held.objects {
-        if budget.spend(object.json().len()).is_err() {
+        if budget.spend(object.text().len()).is_err() {
             let name = object.facts.name();
             rules.incomplete = Some(format!(
                 "role {name:?} and those after it are left out: the roles have more than {MAX_ROLE_BYTES} bytes"

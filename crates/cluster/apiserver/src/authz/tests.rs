@@ -118,8 +118,8 @@ async fn a_change_of_a_role_leaves_all_other_roles_as_they_were_compiled() {
         let rules = json!([{"verbs": [verb], "apiGroups": [""], "resources": ["pods"]}]);
         json!({"metadata": {"name": name, "labels": {"in": "whole"}}, "rules": rules})
     };
-    let write = async |resource, change, value| {
-        store.write(Write { resource, change, value }).await.unwrap().revision
+    let write = async |resource, change, value: Value| {
+        store.write(Write { resource, change, object: value.into() }).await.unwrap().revision
     };
     let user = User { name: "u".to_owned(), ..User::default() };
     let compiled = || {

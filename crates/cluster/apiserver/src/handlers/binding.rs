@@ -1,8 +1,10 @@
 //! Binding a pod to a node.
 
+use std::borrow::Cow;
+
 use berth_schema::resource::PODS;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::admission::Act;
 use super::api::Api;
@@ -10,7 +12,7 @@ use super::object::write_failed;
 use super::reply::Reply;
 use super::{fields, sent};
 use crate::request::{ApiRequest, Cause, Status};
-use crate::store::{Change, Write, WriteError};
+use crate::store::{Change, Json, Write, WriteError};
 use crate::strategy::{add_labels, add_topology_labels, now};
 
 const ATTEMPTS: usize = 64;
@@ -39,14 +41,13 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
     for _ in 0..ATTEMPTS {
         let namespace = &request.info.namespace;
         let current = api.store.get(pods, namespace, &name).ok_or_else(|| Status::not_found(pods, &name))?;
-        let mut pod = current.value();
-        let text =
-            |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let text = current.bytes();
+        let mut pod = current.json(&text);
         for (what, field, is) in [
-            ("UID", "uid", text(&pod, "uid")),
+            ("UID", "uid", string(&pod, "/metadata/uid")),
             ("ResourceVersion", "resourceVersion", current.revision.to_string()),
         ] {
-            let wanted = text(&binding, field);
+            let wanted = binding["metadata"][field].as_str().unwrap_or_default();
             if !wanted.is_empty() && wanted != is {
                 let why = format!(
                     "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}"
@@ -59,7 +60,7 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
             return Ok(done);
         }
         let change = Change::Update { expected: current.revision };
-        match api.store.write(Write { resource: pods, change, value: pod }).await {
+        match api.store.write(Write { resource: pods, change, object: pod }).await {
             Ok(_) => return Ok(done),
             Err(WriteError::Modified) => {}
             Err(error) => return Err(write_failed(pods, &name, error)),
@@ -85,42 +86,57 @@ fn target(binding: &Value, name: &str) -> Result<String, Box<Status>> {
     }
 }
 
+/// A text of an object; empty if there is none.
+fn string(object: &Json<'_>, pointer: &str) -> String {
+    object.pointer(pointer).and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
 /// Assigns the pod to the node.
 ///
 /// # Errors
 /// The pod is bound, being deleted or gated; the text is upstream's.
-fn set_node(pod: &mut Value, binding: &Value, node: &str) -> Result<(), String> {
-    let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    if !pod["metadata"]["deletionTimestamp"].is_null() {
+fn set_node(pod: &mut Json<'_>, binding: &Value, node: &str) -> Result<(), String> {
+    let name = string(pod, "/metadata/name");
+    let read = |pod: &Json<'_>, pointer| pod.pointer(pointer).map(Cow::into_owned).unwrap_or_default();
+    if !read(pod, "/metadata/deletionTimestamp").is_null() {
         return Err(format!("pod {name} is being deleted, cannot be assigned to a host"));
     }
-    if let Some(assigned) = pod["spec"]["nodeName"].as_str().filter(|assigned| !assigned.is_empty()) {
+    let assigned = string(pod, "/spec/nodeName");
+    if !assigned.is_empty() {
         return Err(format!("pod {name} is already assigned to node \"{assigned}\""));
     }
-    if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+    if read(pod, "/spec/schedulingGates").as_array().is_some_and(|gates| !gates.is_empty()) {
         return Err(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
-    pod["spec"]["nodeName"] = Value::from(node);
-    if let Some(status) = pod["status"].as_object_mut() {
-        status.remove("nominatedNodeName");
-    }
-    if let Some(annotations) = binding["metadata"]["annotations"].as_object() {
-        for (key, value) in annotations {
-            pod["metadata"]["annotations"][key] = value.clone();
+    pod.set("/spec/nodeName", Value::from(node));
+    let metadata = &binding["metadata"];
+    let entries = |field| metadata[field].as_object().filter(|entries: &&Map<_, _>| !entries.is_empty());
+    if let Some(bound) = entries("annotations") {
+        let mut annotations = read(pod, "/metadata/annotations");
+        for (key, value) in bound {
+            annotations[key] = value.clone();
         }
+        pod.set("/metadata/annotations", annotations);
     }
-    if let Some(labels) = binding["metadata"]["labels"].as_object() {
-        add_labels(pod, labels);
+    if let Some(labels) = entries("labels") {
+        let mut all = read(pod, "/metadata/labels");
+        add_labels(&mut all, labels);
+        pod.set("/metadata/labels", all);
+    }
+    let mut status = read(pod, "/status");
+    if let Some(status) = status.as_object_mut() {
+        status.remove("nominatedNodeName");
     }
     let condition =
         json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now()});
-    set_condition(pod, condition);
+    set_condition(&mut status, condition);
+    pod.set("/status", status);
     Ok(())
 }
 
-/// Sets a condition of a pod to `True`, unless it is already.
-pub fn set_condition(pod: &mut Value, condition: Value) {
-    let conditions = &mut pod["status"]["conditions"];
+/// Sets a condition in the status of a pod to `True`, unless it is already.
+pub fn set_condition(status: &mut Value, condition: Value) {
+    let conditions = &mut status["conditions"];
     match conditions.as_array_mut() {
         Some(list) => match list.iter_mut().find(|c| c["type"] == condition["type"]) {
             Some(old) if old["status"] == "True" => {}

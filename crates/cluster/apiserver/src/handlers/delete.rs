@@ -147,7 +147,7 @@ pub async fn delete_object(
         let mut new = old.clone();
         if options.evicts {
             let target = disruption_target(&new);
-            set_condition(&mut new, target);
+            set_condition(&mut new["status"], target);
         }
         let gone = lifecycle::begin_deletion(resource, &mut new, options);
         if !gone && new == old {
@@ -159,7 +159,7 @@ pub async fn delete_object(
         }
         let expected = current.revision;
         let change = if gone { Change::Delete { expected } } else { Change::Update { expected } };
-        match api.store.write(Write { resource, change, value: new }).await {
+        match api.store.write(Write { resource, change, object: new.into() }).await {
             Ok(object) if gone => return Ok(Deleted::Gone(object)),
             Ok(object) => return Ok(Deleted::Ending(object)),
             Err(WriteError::Modified) => {}

@@ -123,7 +123,7 @@ async fn ask_budget(
         return Ok(Budget::Allows);
     }
     let change = Change::Update { expected: current.revision };
-    match api.store.write(Write { resource, change, value: budget }).await {
+    match api.store.write(Write { resource, change, object: budget.into() }).await {
         Ok(_) => Ok(Budget::Allows),
         Err(WriteError::Modified | WriteError::NotFound) => Ok(Budget::Changed),
         Err(error) => Err(write_failed(resource, &name, error)),

@@ -144,7 +144,7 @@ pub fn list(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
             let head = head(&resource.list_kind(), &resource.api_version());
             body::list(head, objects, move |object, out| {
                 if convert::is_stored_form(resource) {
-                    object.json().write(out);
+                    object.text().write(out);
                 } else {
                     out.extend_from_slice(&convert::shown(resource, object));
                 }

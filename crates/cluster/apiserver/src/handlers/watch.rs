@@ -278,7 +278,7 @@ impl Watcher {
     fn write_left(&mut self, chunk: &mut BytesMut, event: &Event) {
         let Some(previous) = &event.previous else { return };
         let revision = event.object.revision;
-        let left = Object::encode(self.stored, previous.value(), revision);
+        let left = Object::encode(self.stored, &previous.value(), revision);
         self.write(chunk, EventType::Deleted, &left);
     }
 
@@ -299,7 +299,7 @@ impl Watcher {
                 write_frame(chunk, event_type, |out| out.put_slice(&table));
             }
             Form::Plain if convert::is_stored_form(self.shown) => {
-                write_frame(chunk, event_type, |out| object.json().write(out));
+                write_frame(chunk, event_type, |out| object.text().write(out));
             }
             Form::Plain => {
                 write_frame(chunk, event_type, |out| out.put_slice(&convert::shown(self.shown, object)));

@@ -13,7 +13,7 @@ use super::reply::Reply;
 use super::sent::{agree_with_path, is_apply, is_dry_run, parse_applied, parse_strictly, patched};
 use super::{convert, fields};
 use crate::request::{ApiRequest, Attributes, RequestInfo, Status, Verb, refusal};
-use crate::store::{Change, Object, Store, Write, WriteError, key};
+use crate::store::{Change, Draft, Object, Store, Write, WriteError, key};
 use crate::strategy::generate_name;
 use crate::strategy::proposal_fields::{keep_absent, removed_by_patch};
 use crate::webhook::Operation;
@@ -97,7 +97,7 @@ async fn create_object(
             check_claims(&api.store, resource, &value)?;
             return Ok(Arc::new(tried(resource, value, None)));
         }
-        let written = api.store.write(Write { resource, change: Change::Create, value }).await;
+        let written = api.store.write(Write { resource, change: Change::Create, object: value.into() }).await;
         api.quotas.settle(charge, written.is_ok()).await;
         match written {
             Ok(object) => {
@@ -128,17 +128,12 @@ async fn create_dependents(store: &Store, resource: &Resource, name: &str) {
 }
 
 /// The response of a dry run: the object is not stored and keeps its version, if it has one.
-pub fn tried(resource: &Resource, mut value: Value, current: Option<&Object>) -> Object {
-    let revision = current.map_or(0, |object| object.revision);
-    let object = Object::encode(resource, value.clone(), revision);
-    if current.is_some() {
-        return object;
+pub fn tried(resource: &Resource, value: Value, current: Option<&Object>) -> Object {
+    let draft = Draft::new(resource, &value.into(), None);
+    match current {
+        Some(current) => draft.at(current.revision),
+        None => draft.unversioned(),
     }
-    // An object created by a dry run has no version.
-    if let Some(metadata) = value["metadata"].as_object_mut() {
-        metadata.remove("resourceVersion");
-    }
-    Object::decode(resource, value.to_string().as_bytes(), 0, None).unwrap_or(object)
 }
 
 /// Answers an update or a patch of an object or a subresource.
@@ -338,7 +333,7 @@ pub async fn change_object(
             check_claims(&api.store, resource, &new)?;
             return Ok(Arc::new(tried(resource, new, Some(&current))));
         }
-        let written = api.store.write(Write { resource, change, value: new }).await;
+        let written = api.store.write(Write { resource, change, object: new.into() }).await;
         api.quotas.settle(charge, written.is_ok()).await;
         match written {
             Ok(object) => return Ok(object),

@@ -138,7 +138,7 @@ impl Quota {
         let mut value = Value::clone(&self.value);
         value["status"] = status;
         let change = Change::Update { expected: self.object.revision };
-        store.write(Write { resource: &RESOURCE_QUOTAS, change, value }).await.map(drop)
+        store.write(Write { resource: &RESOURCE_QUOTAS, change, object: value.into() }).await.map(drop)
     }
 }
 

@@ -33,7 +33,7 @@ pub async fn run(store: &Store, ttl: Duration, stop: &CancellationToken) {
         for (i, event) in expired(events, horizon, MAX_EVENTS).into_iter().enumerate() {
             let change = Change::Delete { expected: event.revision };
             // An event that changed in the meantime has not expired.
-            let _ = store.write(Write { resource, change, value: event.value() }).await;
+            let _ = store.write(Write { resource, change, object: event.value().into() }).await;
             if i % AT_ONCE == AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
@@ -62,7 +62,7 @@ mod tests {
         let events: Vec<Arc<Object>> = [5, 1, 3, 2, 4]
             .map(|revision| {
                 let value = json!({"metadata": {"name": format!("e{revision}")}});
-                Arc::new(Object::encode(resource, value, revision))
+                Arc::new(Object::encode(resource, &value, revision))
             })
             .into();
         let gone = |horizon, max| -> Vec<u64> {

@@ -110,7 +110,7 @@ pub fn is_heavy(store: &Store, request: &ApiRequest) -> bool {
     let stored = || {
         let stored = resource.stored().filter(|_| !info.name.is_empty());
         let object = stored.and_then(|stored| store.get(stored, &info.namespace, &info.name));
-        object.map_or(0, |object| object.json().len())
+        object.map_or(0, |object| object.text().len())
     };
     // What the operations of a JSON patch can make of the object.
     let grown = || match media_type(request) {
@@ -122,7 +122,7 @@ pub fn is_heavy(store: &Store, request: &ApiRequest) -> bool {
             return 0;
         }
         let (_, others) = store.list(resource, &Filter::in_namespace(&info.namespace));
-        others.iter().map(|other| other.json().len()).sum::<usize>()
+        others.iter().map(|other| other.text().len()).sum::<usize>()
     };
     let policies = || custom_collection(&PLACEMENT_POLICIES.group_resource());
     let has_to_read: Vec<&'static Resource> = match info.subresource_name() {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use berth_schema::resource::{Resource, SERVICES};
-use serde_json::Value;
+
+use super::json::Json;
 
 /// A value that at most one object may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,9 +26,9 @@ impl fmt::Display for Claim {
 }
 
 /// The values that an object claims.
-pub fn claims_of(resource: &Resource, object: &Value) -> Vec<Claim> {
-    let spec = &object["spec"];
-    if *resource != SERVICES || spec["type"] == "ExternalName" {
+pub fn claims_of(resource: &Resource, object: &Json<'_>) -> Vec<Claim> {
+    let Some(spec) = object.pointer("/spec").filter(|_| *resource == SERVICES) else { return Vec::new() };
+    if spec["type"] == "ExternalName" {
         return Vec::new();
     }
     let listed = |field: &str| spec[field].as_array().into_iter().flatten();

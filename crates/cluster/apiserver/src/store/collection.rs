@@ -288,12 +288,12 @@ mod tests {
 
     fn on_node(name: &str, node: &str, revision: u64) -> Arc<Object> {
         let value = json!({"metadata": {"name": name, "namespace": "n"}, "spec": {"nodeName": node}});
-        Arc::new(Object::encode(pods(), value, revision))
+        Arc::new(Object::encode(pods(), &value, revision))
     }
 
     fn object(name: &str, label: &str, revision: u64) -> Arc<Object> {
         let value = json!({"metadata": {"name": name, "namespace": "n", "labels": {"l": label}}});
-        Arc::new(Object::encode(pods(), value, revision))
+        Arc::new(Object::encode(pods(), &value, revision))
     }
 
     fn seen(collection: &Collection, after: u64, labels: &str) -> Vec<(EventType, u64)> {

@@ -7,9 +7,9 @@ use berth_schema::resource::{MAX_CUSTOM, RESOURCES, Resource, custom_collection_
 
 use super::claim::Claim;
 use super::collection::{Collection, HistoryBounds};
-use super::object::{AnyCompiled, EventType, Object};
+use super::object::{Draft, EventType, Object};
 use super::shared_text::SharedParts;
-use super::write::{Write, WriteError, check, conflicting_claim, key};
+use super::write::{EncodedWrite, Write, WriteError, check, conflicting_claim};
 
 /// All collections, and the version up to which they are complete.
 #[derive(Debug)]
@@ -125,28 +125,26 @@ impl Collections {
         self.revision.store(revision, Ordering::Release);
     }
 
-    /// The compiled form of what a write stores, for resources that have one.
-    pub fn compile(&self, Write { resource, change, value }: &Write) -> Option<AnyCompiled> {
+    /// Encodes the object of a write, on the thread of the request: neither readers nor the writer wait for it.
+    pub fn encode(&self, Write { resource, change, object }: Write<'_>) -> EncodedWrite {
         let compile = self.read(resource).compile.filter(|_| change.event_type() != EventType::Deleted);
-        compile.map(|compile| compile(value))
+        let compiled = compile.map(|compile| compile(&object.value()));
+        EncodedWrite { resource, change, draft: Draft::new(resource, &object, Some(&self.parts)), compiled }
     }
 
     /// Makes a write in memory.
-    pub fn write(&self, write: Write, compiled: Option<AnyCompiled>) -> Result<Arc<Object>, WriteError> {
-        let Write { resource, change, value } = write;
+    pub fn write(&self, write: EncodedWrite) -> Result<Arc<Object>, WriteError> {
+        let EncodedWrite { resource, change, draft, compiled } = write;
         let mut collection = self.lock(resource);
-        let (namespace, name) = key(&value);
-        let previous = collection.get(namespace, name);
+        let previous = collection.get(draft.facts.namespace(), draft.facts.name()).map(Arc::as_ref);
         check(previous.map(|o| o.revision), change)?;
         let is_taken = |claim: &Claim| collection.claims().is_held(claim);
-        let before = previous.map(Arc::as_ref);
-        if let Some(claim) = conflicting_claim(resource, change, &value, before, is_taken) {
+        if let Some(claim) = conflicting_claim(change, &draft.facts.claims, previous, is_taken) {
             return Err(WriteError::Claimed(claim));
         }
         // Under the collection's lock, so that versions within a collection appear in order.
         let revision = self.revision.fetch_add(1, Ordering::AcqRel) + 1;
-        let object = Object::keep(resource, value, revision, &self.parts, before);
-        let object = Arc::new(object.with_compiled(compiled));
+        let object = Arc::new(draft.at(revision).with_compiled(compiled));
         collection.apply(object.clone(), change.event_type());
         Ok(object)
     }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::collections::Collections;
 use super::facts::Facts;
-use super::object::{EventType, Object};
+use super::json::Json;
+use super::object::{Draft, EventType, Object};
 use super::record::{Kind, write_record};
 use super::shared_text::SharedParts;
 
@@ -81,7 +82,7 @@ fn write(
     object: &Object,
 ) -> io::Result<()> {
     let header = serde_json::to_vec(&Header { resource: resource.group_resource(), previous })?;
-    let text: Vec<&[u8]> = [&header[..], b"\n"].into_iter().chain(object.json().parts()).collect();
+    let text: Vec<&[u8]> = [&header[..], b"\n"].into_iter().chain(object.text().parts()).collect();
     write_record(out, kind, object.revision, &text)
 }
 
@@ -116,7 +117,8 @@ impl Entry {
             Kind::Modified => Some(EventType::Modified),
             Kind::Deleted => Some(EventType::Deleted),
         };
-        let object = Object::decode(resource, json, revision, Some(parts)).map_err(|e| e.to_string())?;
+        let json = Json::object(json).map_err(|error| error.to_string())?;
+        let object = Draft::new(resource, &json, Some(parts)).at(revision);
         let before = header.previous.map(|seen| match seen.different {
             None => object.facts.clone(),
             Some((labels, fields)) => {

@@ -1,11 +1,13 @@
 //! The fields of an object that selectors read, and claims, in few allocations: a store holds millions.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use berth_schema::resource::Resource;
 use serde_json::Value;
 
 use super::claim::{Claim, claims_of};
+use super::json::Json;
 
 /// The fields that selectors read, and claims.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -21,18 +23,19 @@ pub struct Facts {
 
 impl Facts {
     /// Reads the fields from an object.
-    pub fn of(resource: &Resource, value: &Value) -> Facts {
-        let metadata = &value["metadata"];
-        let text = |key: &str| metadata[key].as_str().unwrap_or_default();
-        let labels = metadata["labels"].as_object().into_iter().flatten();
+    pub fn of(resource: &Resource, object: &Json<'_>) -> Facts {
+        let text = |pointer| text_at(object, &[pointer], "");
+        let labels = object.pointer("/metadata/labels");
+        let labels = labels.as_ref().and_then(|labels| labels.as_object()).into_iter().flatten();
         let mut labels: Vec<(&str, &str)> =
             labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect();
         labels.sort_unstable();
         let fields = resource.selectable_fields.iter();
-        let fields: Vec<_> = fields.map(|field| selectable(value, field.pointers, field.default)).collect();
-        let claims = claims_of(resource, value).into();
-        let fields = fields.iter().map(Selectable::as_str);
-        Facts { claims, ..Facts::new(text("namespace"), text("name"), &labels, fields) }
+        let fields: Vec<_> = fields.map(|field| text_at(object, field.pointers, field.default)).collect();
+        let claims = claims_of(resource, object).into();
+        let fields = fields.iter().map(|field| &**field);
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+        Facts { claims, ..Facts::new(&namespace, &name, &labels, fields) }
     }
 
     fn new<'a>(
@@ -109,27 +112,13 @@ impl fmt::Debug for Facts {
     }
 }
 
-/// The value of a selectable field.
-enum Selectable<'a> {
-    Text(&'a str),
-    Made(String),
-}
-
-impl Selectable<'_> {
-    fn as_str(&self) -> &str {
-        match self {
-            Selectable::Text(text) => text,
-            Selectable::Made(text) => text,
-        }
-    }
-}
-
-fn selectable<'a>(value: &'a Value, pointers: &[&str], default: &'a str) -> Selectable<'a> {
-    match pointers.iter().find_map(|pointer| value.pointer(pointer)) {
-        Some(Value::String(text)) if !text.is_empty() => Selectable::Text(text),
-        Some(Value::Bool(yes)) => Selectable::Text(if *yes { "true" } else { "false" }),
-        Some(Value::Number(number)) => Selectable::Made(number.to_string()),
-        _ => Selectable::Text(default),
+/// The value at the first pointer that has one, as selectors see it.
+fn text_at<'a>(object: &'a Json<'_>, pointers: &[&str], default: &'a str) -> Cow<'a, str> {
+    match pointers.iter().find_map(|pointer| object.pointer(pointer)) {
+        Some(Cow::Borrowed(Value::String(text))) if !text.is_empty() => Cow::Borrowed(text),
+        Some(Cow::Owned(Value::String(text))) if !text.is_empty() => Cow::Owned(text),
+        Some(value) if value.is_boolean() || value.is_number() => Cow::Owned(value.to_string()),
+        _ => Cow::Borrowed(default),
     }
 }
 
@@ -144,7 +133,7 @@ mod tests {
     fn every_field_reads_as_it_was_written() {
         let pod = json!({"metadata": {"name": "a", "namespace": "n", "labels": {"x": "1", "app": "", "b": "2"}},
             "spec": {"nodeName": "m", "hostNetwork": true}, "status": {"podIP": "10.0.0.1"}});
-        let facts = Facts::of(&PODS, &pod);
+        let facts = Facts::of(&PODS, &pod.into());
         assert_eq!((facts.namespace(), facts.name()), ("n", "a"));
         assert_eq!(facts.labels().collect::<Vec<_>>(), [("app", ""), ("b", "2"), ("x", "1")]);
         assert_eq!((facts.label("b"), facts.label("app"), facts.label("c")), (Some("2"), Some(""), None));
@@ -153,7 +142,7 @@ mod tests {
         assert_eq!((facts.field(4), facts.field(8)), (Some("true"), None));
         let again = facts.with(&facts.labels().collect::<Vec<_>>(), facts.fields());
         assert!(again == facts && again.is_selected_as(&facts));
-        let none = Facts::of(&NODES, &json!({"metadata": {"name": "m"}}));
+        let none = Facts::of(&NODES, &json!({"metadata": {"name": "m"}}).into());
         assert_eq!((none.namespace(), none.name(), none.labels().count()), ("", "m", 0));
         assert_eq!((Facts::default().name(), Facts::default().field(0)), ("", None));
     }
@@ -161,7 +150,7 @@ mod tests {
     #[test]
     fn a_label_is_not_taken_for_a_field() {
         let facts = |labels: serde_json::Value, node: &str| {
-            Facts::of(&PODS, &json!({"metadata": {"labels": labels}, "spec": {"nodeName": node}}))
+            Facts::of(&PODS, &json!({"metadata": {"labels": labels}, "spec": {"nodeName": node}}).into())
         };
         assert!(!facts(json!({"a": "b"}), "").is_selected_as(&facts(json!({}), "ab")));
         assert!(facts(json!({"a": "b"}), "c").is_selected_as(&facts(json!({"a": "b"}), "c")));

@@ -8,7 +8,7 @@ use berth_schema::resource::Resource;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::claim::Claim;
+use super::claim::{Claim, claims_of};
 use super::collection::{HistoryBounds, TooOld};
 use super::collections::Collections;
 use super::disk::{Disk, StorageOptions};
@@ -145,7 +145,7 @@ impl Store {
         let (namespace, name) = key(value);
         let previous = collection.get(namespace, name).map(Arc::as_ref);
         let is_taken = |claim: &Claim| collection.claims().is_held(claim);
-        conflicting_claim(resource, Change::Create, value, previous, is_taken)
+        conflicting_claim(Change::Create, &claims_of(resource, &value.into()), previous, is_taken)
     }
 
     /// How many objects a resource has.
@@ -200,12 +200,11 @@ impl Store {
     ///
     /// # Errors
     /// The precondition does not hold, or the storage failed.
-    pub async fn write(&self, write: Write) -> Result<Arc<Object>, WriteError> {
-        // Here, on the thread of the request: neither readers nor the writer wait for it.
-        let compiled = self.collections.compile(&write);
+    pub async fn write(&self, write: Write<'_>) -> Result<Arc<Object>, WriteError> {
+        let write = self.collections.encode(write);
         match &self.writer {
-            None => self.collections.write(write, compiled),
-            Some(writer) => writer.write(write, compiled).await,
+            None => self.collections.write(write),
+            Some(writer) => writer.write(write).await,
         }
     }
 }

@@ -10,6 +10,7 @@ use bytes::{BufMut, Bytes};
 use serde_json::{Map, Value};
 
 use super::facts::Facts;
+use super::json::Json;
 use super::shared_text::{SharedParts, Text, TextWriter};
 
 /// What happened to an object.
@@ -73,51 +74,51 @@ pub struct Object {
     compiled: Mutex<Vec<AnyCompiled>>,
 }
 
-impl Object {
-    /// Serializes an object that is written at `revision`, which becomes its `metadata.resourceVersion`.
-    pub fn encode(resource: &Resource, value: Value, revision: u64) -> Object {
-        Object::write(resource, value, revision, (None, None))
+/// An object that is to be written: all but its version.
+#[derive(Debug)]
+pub struct Draft {
+    /// The fields that selectors read.
+    pub facts: Facts,
+    text: Text,
+    metadata: Range<u32>,
+    /// Where in the text's own part the version is to be written; `None` without metadata.
+    version: Option<u32>,
+}
+
+impl Draft {
+    /// Encodes an object. With `parts`, it shares parts with others that are kept.
+    pub fn new(resource: &Resource, object: &Json<'_>, parts: Option<&SharedParts>) -> Draft {
+        let mut text = TextWriter::new(parts);
+        let (metadata, version) = write_object(&mut text, resource, object);
+        Draft { facts: Facts::of(resource, object), text: text.finish(), metadata, version }
     }
 
-    /// As [`Object::encode`], for an object that is kept: it shares parts with others. `previous` is the object before.
-    pub fn keep(
-        resource: &Resource,
-        value: Value,
-        revision: u64,
-        parts: &SharedParts,
-        previous: Option<&Object>,
-    ) -> Object {
-        Object::write(resource, value, revision, (Some(parts), previous))
-    }
-
-    /// An object read back from disk.
-    ///
-    /// # Errors
-    /// The bytes are not JSON.
-    pub fn decode(
-        resource: &Resource,
-        bytes: &[u8],
-        revision: u64,
-        parts: Option<&SharedParts>,
-    ) -> Result<Object, serde_json::Error> {
-        Ok(Object::of(resource, &serde_json::from_slice(bytes)?, revision, (parts, None)))
-    }
-
-    fn write(resource: &Resource, mut value: Value, revision: u64, sharing: Sharing<'_>) -> Object {
-        set_resource_version(&mut value, revision);
-        Object::of(resource, &value, revision, sharing)
-    }
-
-    fn of(resource: &Resource, value: &Value, revision: u64, (parts, previous): Sharing<'_>) -> Object {
-        let mut writer = TextWriter::new(parts, previous.map(|previous| &previous.text));
-        let metadata = write_object(&mut writer, resource, value);
-        Object {
-            revision,
-            facts: Facts::of(resource, value),
-            text: writer.finish(),
-            metadata,
-            compiled: Mutex::default(),
+    /// The object as it is written at a version, which becomes its `metadata.resourceVersion`.
+    pub fn at(self, revision: u64) -> Object {
+        let Draft { facts, mut text, mut metadata, version } = self;
+        if let Some(at) = version {
+            let comma = if text.own_part().get(..at as usize).is_some_and(|own| own.ends_with(b"{")) {
+                ""
+            } else {
+                ","
+            };
+            let field = format!("{comma}\"resourceVersion\":\"{revision}\"");
+            text = text.insert(at, field.as_bytes());
+            metadata.end += field.len() as u32;
         }
+        Object { revision, facts, text, metadata, compiled: Mutex::default() }
+    }
+
+    /// The object without a version.
+    pub fn unversioned(self) -> Object {
+        Draft { version: None, ..self }.at(0)
+    }
+}
+
+impl Object {
+    /// Encodes an object that is written at `revision`, which becomes its `metadata.resourceVersion`.
+    pub fn encode(resource: &Resource, value: &Value, revision: u64) -> Object {
+        Draft::new(resource, &value.into(), None).at(revision)
     }
 
     /// The same text with other selector fields.
@@ -137,7 +138,7 @@ impl Object {
     }
 
     /// The object's JSON, in parts.
-    pub fn json(&self) -> &Text {
+    pub fn text(&self) -> &Text {
         &self.text
     }
 
@@ -174,10 +175,17 @@ impl Object {
 
     /// The object, parsed again.
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.text.to_vec()).unwrap_or_else(|error| {
-            tracing::error!(%error, name = self.facts.name(), "a stored object is not JSON");
-            Value::Object(Map::new())
-        })
+        serde_json::from_slice(&self.text.to_vec()).unwrap_or_else(|error| self.unreadable(error))
+    }
+
+    /// The object, to be parsed in parts from its JSON, [`Object::bytes`].
+    pub fn json<'t>(&self, bytes: &'t [u8]) -> Json<'t> {
+        Json::object(bytes).unwrap_or_else(|error| self.unreadable(error).into())
+    }
+
+    fn unreadable(&self, error: serde_json::Error) -> Value {
+        tracing::error!(%error, name = self.facts.name(), "a stored object is not JSON");
+        Value::Object(Map::new())
     }
 
     /// Writes the object's JSON as `PartialObjectMetadata`.
@@ -203,28 +211,33 @@ impl Object {
     }
 }
 
-/// With what an object may share parts: those of all, and the object before.
-type Sharing<'a> = (Option<&'a SharedParts>, Option<&'a Object>);
-
-/// Appends an object's JSON, and returns the place of its metadata. What its manager owns, and the specification of a pod
-/// but for its node, are the same in many objects.
-fn write_object(text: &mut TextWriter<'_>, resource: &Resource, value: &Value) -> Range<u32> {
-    let mut metadata = 0..0;
-    write_fields(text, value, &mut |text, name, field| match name {
+/// Appends an object's JSON but for its version. Returns the place of its metadata, and where in the text's own part the version
+/// belongs. What its manager owns, and the specification of a pod but for its node, are the same in many objects.
+fn write_object(
+    text: &mut TextWriter<'_>,
+    resource: &Resource,
+    object: &Json<'_>,
+) -> (Range<u32>, Option<u32>) {
+    let (mut metadata, mut version) = (0..0, None);
+    let Some(fields) = object.fields() else {
+        write_value(text, object);
+        return (metadata, version);
+    };
+    write_fields(text, fields.iter(), &mut |text, name, field| match name {
         "metadata" => {
             let start = text.written().len() as u32;
-            write_fields(text, field, &mut write_metadata_field);
+            version = write_metadata(text, field);
             metadata = start..text.written().len() as u32;
         }
         "spec" if *resource == PODS => write_spec(text, field),
         _ => write_value(text, field),
     });
-    metadata
+    (metadata, version)
 }
 
-fn write_value(text: &mut TextWriter<'_>, value: &Value) {
-    // A JSON value serializes into memory without failing: its keys are strings.
-    let _ = serde_json::to_writer(text.written(), value);
+fn write_value(text: &mut TextWriter<'_>, json: &Json<'_>) {
+    // JSON serializes into memory without failing: its keys are strings.
+    let _ = serde_json::to_writer(text.written(), json);
 }
 
 fn write_name(text: &mut TextWriter<'_>, is_first: bool, name: &str) {
@@ -235,29 +248,46 @@ fn write_name(text: &mut TextWriter<'_>, is_first: bool, name: &str) {
     text.written().push(b':');
 }
 
-type WriteField<'w> = dyn FnMut(&mut TextWriter<'_>, &str, &Value) + 'w;
-
-/// Appends a value; if it has fields, `write` writes them.
-fn write_fields(text: &mut TextWriter<'_>, value: &Value, write: &mut WriteField<'_>) {
-    let Value::Object(fields) = value else { return write_value(text, value) };
+/// Appends an object whose fields `write` writes. Returns where its bracket is in the text's own part.
+fn write_fields<'j>(
+    text: &mut TextWriter<'_>,
+    fields: impl Iterator<Item = &'j (Cow<'j, str>, Json<'j>)>,
+    write: &mut dyn FnMut(&mut TextWriter<'_>, &str, &Json<'_>),
+) -> u32 {
     text.written().push(b'{');
-    for (i, (name, field)) in fields.iter().enumerate() {
+    for (i, (name, field)) in fields.enumerate() {
         write_name(text, i == 0, name);
         write(text, name, field);
     }
+    let end = text.own_len() as u32;
     text.written().push(b'}');
+    end
 }
 
-fn write_metadata_field(text: &mut TextWriter<'_>, name: &str, field: &Value) {
-    let Some(entries) = field.as_array().filter(|_| name == "managedFields") else {
-        return write_value(text, field);
+/// Appends metadata without the version, and returns where in the text's own part it belongs.
+fn write_metadata(text: &mut TextWriter<'_>, metadata: &Json<'_>) -> Option<u32> {
+    let Some(fields) = metadata.fields() else {
+        write_value(text, metadata);
+        return None;
     };
+    let unversioned = fields.iter().filter(|(name, _)| name != "resourceVersion");
+    Some(write_fields(text, unversioned, &mut |text, name, field| match field.elements() {
+        Some(entries) if name == "managedFields" => write_managed_fields(text, &entries),
+        _ => write_value(text, field),
+    }))
+}
+
+fn write_managed_fields(text: &mut TextWriter<'_>, entries: &[Json<'_>]) {
     text.written().push(b'[');
     for (i, entry) in entries.iter().enumerate() {
         if i > 0 {
             text.written().push(b',');
         }
-        write_fields(text, entry, &mut |text, name, field| {
+        let Some(fields) = entry.fields() else {
+            write_value(text, entry);
+            continue;
+        };
+        write_fields(text, fields.iter(), &mut |text, name, field| {
             let start = text.written().len();
             write_value(text, field);
             if name == "fieldsV1" {
@@ -268,8 +298,8 @@ fn write_metadata_field(text: &mut TextWriter<'_>, name: &str, field: &Value) {
     text.written().push(b']');
 }
 
-fn write_spec(text: &mut TextWriter<'_>, spec: &Value) {
-    let Value::Object(fields) = spec else { return write_value(text, spec) };
+fn write_spec(text: &mut TextWriter<'_>, spec: &Json<'_>) {
+    let Some(fields) = spec.fields() else { return write_value(text, spec) };
     text.written().push(b'{');
     let mut start = text.written().len();
     for (i, (name, field)) in fields.iter().enumerate() {
@@ -285,12 +315,6 @@ fn write_spec(text: &mut TextWriter<'_>, spec: &Value) {
     }
     text.share_from(start);
     text.written().push(b'}');
-}
-
-fn set_resource_version(value: &mut Value, revision: u64) {
-    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("resourceVersion".to_owned(), Value::from(revision.to_string()));
-    }
 }
 
 #[cfg(test)]
@@ -317,11 +341,11 @@ mod tests {
             pod
         };
         let parts = SharedParts::default();
-        let mut previous = None;
         for (revision, mut written) in [
             pod("a", None),
             pod("b", None),
             pod("b", Some("m")),
+            json!({"metadata": {}, "spec": {}}),
             json!({"metadata": null}),
             json!({"spec": 1}),
             json!({}),
@@ -330,23 +354,27 @@ mod tests {
         .enumerate()
         {
             let revision = revision as u64;
-            let kept = Object::keep(&PODS, written.clone(), revision, &parts, previous.as_ref());
-            let plain = Object::encode(&PODS, written.clone(), revision);
-            set_resource_version(&mut written, revision);
+            let draft = |json: &Json<'_>, parts| Draft::new(&PODS, json, parts);
+            let kept = draft(&Json::from(&written), Some(&parts)).at(revision);
+            let plain = Object::encode(&PODS, &written, revision);
+            assert_eq!(draft(&Json::from(&written), None).unversioned().bytes(), written.to_string());
+            if let Some(metadata) = written.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
+            }
             assert_eq!(kept.bytes(), written.to_string());
             assert_eq!((plain.bytes(), plain.partial()), (kept.bytes(), kept.partial()));
-            let again = Object::decode(&PODS, &kept.bytes(), revision, Some(&parts)).unwrap();
+            let read = kept.bytes();
+            let again = draft(&Json::object(&read).unwrap(), Some(&parts)).at(revision);
             assert_eq!((again.bytes(), &again.facts), (kept.bytes(), &kept.facts));
             let partial: Value = serde_json::from_slice(&kept.partial()).unwrap();
             let metadata = written.get("metadata").cloned().unwrap_or_else(|| json!({}));
             assert_eq!(partial["metadata"], metadata);
             let mut line = Vec::new();
-            write_frame(&mut line, EventType::Modified, |out| kept.json().write(out));
+            write_frame(&mut line, EventType::Modified, |out| kept.text().write(out));
             let line: Value = serde_json::from_slice(&line).unwrap();
             assert_eq!((line["type"].as_str(), &line["object"]), (Some("MODIFIED"), &written));
-            previous = Some(kept);
         }
-        let kept = |name, node| Object::keep(&PODS, pod(name, node), 1, &parts, None);
+        let kept = |name, node| Draft::new(&PODS, &pod(name, node).into(), Some(&parts)).at(1);
         assert!(kept("c", None).text.own_size() < 300, "{:?}", kept("c", None));
         assert_eq!(kept("c", Some("m")).facts.field(0), Some("m"));
     }

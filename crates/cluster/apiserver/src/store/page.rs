@@ -151,7 +151,7 @@ mod tests {
     fn apply(collection: &mut Collection, place: &str, revision: u64, event_type: EventType) {
         let (namespace, name) = place.split_once('/').unwrap();
         let value = json!({"metadata": {"namespace": namespace, "name": name}});
-        collection.apply(Arc::new(Object::encode(&PODS, value, revision)), event_type);
+        collection.apply(Arc::new(Object::encode(&PODS, &value, revision)), event_type);
     }
 
     /// The list at a version, read in pages of two whose scans look at `max_scanned` objects.

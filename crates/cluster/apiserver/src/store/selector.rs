@@ -133,7 +133,7 @@ mod tests {
             labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect();
         let value = serde_json::json!({"metadata": {"name": "a", "namespace": "n", "labels": labels},
             "spec": {"nodeName": node}});
-        Facts::of(pods, &value)
+        Facts::of(pods, &value.into())
     }
 
     #[test]

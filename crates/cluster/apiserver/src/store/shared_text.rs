@@ -88,6 +88,21 @@ impl Text {
         bytes
     }
 
+    /// What it shares with no other text.
+    pub fn own_part(&self) -> &[u8] {
+        &self.own
+    }
+
+    /// With bytes inserted at a place of its own part.
+    pub fn insert(self, at: u32, bytes: &[u8]) -> Text {
+        let (before, after) = self.own.split_at(at as usize);
+        let mut shared = self.shared;
+        let n_inserted = bytes.len() as u32;
+        // A shared part at this very place is before it.
+        shared.iter_mut().filter(|(place, _)| *place > at).for_each(|(place, _)| *place += n_inserted);
+        Text { own: [before, bytes, after].concat().into(), shared, len: self.len + n_inserted }
+    }
+
     /// The memory that only this text takes, in bytes.
     #[cfg(test)]
     pub fn own_size(&self) -> usize {
@@ -98,21 +113,25 @@ impl Text {
 /// A text that is being written.
 pub struct TextWriter<'p> {
     parts: Option<&'p SharedParts>,
-    previous: Option<&'p Text>,
     written: Vec<u8>,
     /// Where shared parts begin and end.
     shared: Vec<(usize, usize)>,
 }
 
 impl<'p> TextWriter<'p> {
-    /// Without `parts`, the text is not shared. With the text before a change, most of them need not be looked up.
-    pub fn new(parts: Option<&'p SharedParts>, previous: Option<&'p Text>) -> TextWriter<'p> {
-        TextWriter { parts, previous, written: Vec::with_capacity(2048), shared: Vec::new() }
+    /// Without `parts`, the text is not shared.
+    pub fn new(parts: Option<&'p SharedParts>) -> TextWriter<'p> {
+        TextWriter { parts, written: Vec::with_capacity(2048), shared: Vec::new() }
     }
 
     /// What is written so far.
     pub fn written(&mut self) -> &mut Vec<u8> {
         &mut self.written
+    }
+
+    /// How much of it is in the text's own part.
+    pub fn own_len(&self) -> usize {
+        self.written.len() - self.shared.iter().map(|(start, end)| end - start).sum::<usize>()
     }
 
     /// Objects are likely to have the text from `start` to here in common.
@@ -124,23 +143,18 @@ impl<'p> TextWriter<'p> {
 
     /// The text.
     pub fn finish(self) -> Text {
-        let TextWriter { parts, previous, written, shared } = self;
+        let own_len = self.own_len();
+        let TextWriter { parts, written, shared } = self;
         let len = written.len() as u32;
         let Some(parts) = parts.filter(|_| !shared.is_empty()) else {
             return Text { own: written.into(), shared: Box::default(), len };
         };
-        let before = || previous.iter().flat_map(|text| &text.shared).map(|(_, part)| part);
-        let part = |bytes: &[u8]| match before().find(|part| &***part == bytes) {
-            Some(part) => part.clone(),
-            None => parts.get(bytes),
-        };
-        let n_shared: usize = shared.iter().map(|(start, end)| end - start).sum();
-        let mut own = Vec::with_capacity(written.len() - n_shared);
+        let mut own = Vec::with_capacity(own_len);
         let mut references = Vec::with_capacity(shared.len());
         let mut passed = 0;
         for (start, end) in shared {
             own.extend_from_slice(&written[passed..start]);
-            references.push((own.len() as u32, part(&written[start..end])));
+            references.push((own.len() as u32, parts.get(&written[start..end])));
             passed = end;
         }
         own.extend_from_slice(&written[passed..]);
@@ -154,7 +168,7 @@ mod tests {
 
     /// A text with `[` and `]` around what is shared.
     fn text(parts: &SharedParts, marked: &str) -> Text {
-        let mut writer = TextWriter::new(Some(parts), None);
+        let mut writer = TextWriter::new(Some(parts));
         let mut start = 0;
         for c in marked.bytes() {
             match c {
@@ -185,6 +199,16 @@ mod tests {
                 let mut part = Vec::new();
                 text.write_range(&mut part, start, end);
                 assert_eq!(part, &plain.as_bytes()[start..end]);
+            }
+            let mut longer = plain.clone();
+            longer.push('!');
+            let end = text.own_part().len() as u32;
+            assert_eq!(text.clone().insert(end, b"!").to_vec(), longer.into_bytes());
+            if let Some(at) = plain.find('b') {
+                let place = text.own_part().iter().position(|byte| *byte == b'b').unwrap();
+                let longer = text.insert(place as u32, b"12");
+                assert_eq!(longer.to_vec(), [&plain[..at], "12", &plain[at..]].concat().into_bytes());
+                assert_eq!(longer.len(), plain.len() + 2);
             }
         }
         assert_eq!(parts.len(), 2);

@@ -3,8 +3,9 @@
 use berth_schema::resource::Resource;
 use serde_json::Value;
 
-use super::claim::{Claim, claims_of};
-use super::object::{EventType, Object};
+use super::claim::Claim;
+use super::json::Json;
+use super::object::{AnyCompiled, Draft, EventType, Object};
 
 /// The operation of a write and its precondition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +40,26 @@ impl Change {
 
 /// One write.
 #[derive(Debug)]
-pub struct Write {
+pub struct Write<'t> {
     /// A resource with its own collection.
     pub resource: &'static Resource,
     /// The operation.
     pub change: Change,
     /// The whole object; namespace and name are read from its metadata.
-    pub value: Value,
+    pub object: Json<'t>,
+}
+
+/// A write whose object is encoded.
+#[derive(Debug)]
+pub struct EncodedWrite {
+    /// The resource.
+    pub resource: &'static Resource,
+    /// The operation.
+    pub change: Change,
+    /// The object.
+    pub draft: Draft,
+    /// Its compiled form, if requests read one.
+    pub compiled: Option<AnyCompiled>,
 }
 
 /// Why a write failed.
@@ -90,11 +104,10 @@ pub fn check(current: Option<u64>, change: Change) -> Result<(), WriteError> {
     }
 }
 
-/// The first value that a write adds to an object although another object has it.
+/// The first of the values of an object that it adds, although another object has it.
 pub fn conflicting_claim(
-    resource: &Resource,
     change: Change,
-    value: &Value,
+    claims: &[Claim],
     previous: Option<&Object>,
     is_taken: impl Fn(&Claim) -> bool,
 ) -> Option<Claim> {
@@ -102,5 +115,5 @@ pub fn conflicting_claim(
         return None;
     }
     let has = |claim: &Claim| previous.is_some_and(|previous| previous.facts.claims.contains(claim));
-    claims_of(resource, value).into_iter().find(|claim| !has(claim) && is_taken(claim))
+    claims.iter().copied().find(|claim| !has(claim) && is_taken(claim))
 }

@@ -12,8 +12,8 @@ use super::claim::Claim;
 use super::collections::Collections;
 use super::disk::Disk;
 use super::entry::Decided;
-use super::object::{AnyCompiled, EventType, Object};
-use super::write::{Write, WriteError, check, conflicting_claim, key};
+use super::object::{EventType, Object};
+use super::write::{EncodedWrite, WriteError, check, conflicting_claim};
 
 /// Capacity of the write queue. When it is full, callers wait.
 const MAX_WAITING: usize = 4096;
@@ -28,8 +28,7 @@ pub static STORE: Part = Part::new("store");
 type Done = oneshot::Sender<Result<Arc<Object>, WriteError>>;
 
 struct Job {
-    write: Write,
-    compiled: Option<AnyCompiled>,
+    write: EncodedWrite,
     done: Done,
 }
 
@@ -66,15 +65,11 @@ impl Writer {
     ///
     /// # Errors
     /// The precondition does not hold, or the write failed.
-    pub async fn write(
-        &self,
-        write: Write,
-        compiled: Option<AnyCompiled>,
-    ) -> Result<Arc<Object>, WriteError> {
+    pub async fn write(&self, write: EncodedWrite) -> Result<Arc<Object>, WriteError> {
         let closed = || WriteError::Storage("the store is closed".to_owned());
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)?;
         let (done, result) = oneshot::channel();
-        jobs.send(Job { write, compiled, done }).await.map_err(|_| closed())?;
+        jobs.send(Job { write, done }).await.map_err(|_| closed())?;
         drop(jobs);
         result.await.map_err(|_| closed())?
     }
@@ -166,8 +161,8 @@ struct Batch {
 impl Batch {
     /// Checks a write against the state after the previous ones.
     fn decide(&mut self, collections: &Collections, job: Job) {
-        let Job { write: Write { resource, change, value }, compiled, done } = job;
-        let (namespace, name) = key(&value);
+        let Job { write: EncodedWrite { resource, change, draft, compiled }, done } = job;
+        let (namespace, name) = (draft.facts.namespace(), draft.facts.name());
         let place = (resource.index(), namespace.to_owned(), name.to_owned());
         let pending = self.changed.get(&place).cloned();
         let is_pending = pending.is_some();
@@ -179,7 +174,7 @@ impl Batch {
         };
         let refused = match check(before.map(|object| object.revision), change) {
             Err(error) => Some((error, is_pending)),
-            Ok(()) => conflicting_claim(resource, change, &value, before, is_taken)
+            Ok(()) => conflicting_claim(change, &draft.facts.claims, before, is_taken)
                 .map(|claim| (WriteError::Claimed(claim), self.claims.contains_key(&claim))),
         };
         match refused {
@@ -192,8 +187,7 @@ impl Batch {
         }
         let event_type = change.event_type();
         let revision = collections.revision() + 1 + self.decided.len() as u64;
-        let object = Object::keep(resource, value, revision, collections.parts(), before);
-        let object = Arc::new(object.with_compiled(compiled));
+        let object = Arc::new(draft.at(revision).with_compiled(compiled));
         self.bytes += object.size();
         let released = previous.iter().flat_map(|previous| &previous.facts.claims);
         self.claims.extend(released.map(|claim| (*claim, false)));

@@ -26,7 +26,7 @@ impl FakeCluster {
         let text = |field: &str| object[field].as_str().unwrap();
         let resource = of_kind(text("apiVersion"), text("kind")).unwrap();
         let revision = self.objects.len() as u64 + 1;
-        let object = Object::encode(resource, object, revision);
+        let object = Object::encode(resource, &object, revision);
         self.objects.push((resource, Arc::new(object)));
         self
     }

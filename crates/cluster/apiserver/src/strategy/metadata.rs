@@ -192,12 +192,8 @@ fn changed_beyond_metadata(new: &Value, old: &Value) -> bool {
     new != old
 }
 
-/// Adds the labels whose keys an object does not have.
-pub fn add_labels(object: &mut Value, labels: &Map<String, Value>) {
-    if labels.is_empty() {
-        return;
-    }
-    let existing = &mut object["metadata"]["labels"];
+/// Adds the labels whose keys an object's labels do not have.
+pub fn add_labels(existing: &mut Value, labels: &Map<String, Value>) {
     if !existing.is_object() {
         *existing = Value::Object(Map::new());
     }

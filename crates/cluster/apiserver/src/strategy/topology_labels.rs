@@ -2,7 +2,7 @@
 
 use berth_api::object::TOPOLOGY_LABELS;
 use berth_schema::resource::NODES;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::interface::Lookup;
 use super::metadata::add_labels;
@@ -12,5 +12,8 @@ use super::metadata::add_labels;
 pub fn add_topology_labels(lookup: &dyn Lookup, node: &str, object: &mut Value) {
     let Some(node) = lookup.get(&NODES, "", node) else { return };
     let labels = node.facts.labels().filter(|(key, _)| TOPOLOGY_LABELS.contains(key));
-    add_labels(object, &labels.map(|(key, value)| (key.to_owned(), Value::from(value))).collect());
+    let labels: Map<_, _> = labels.map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
+    if !labels.is_empty() {
+        add_labels(&mut object["metadata"]["labels"], &labels);
+    }
 }

@@ -23,7 +23,7 @@ fn pod(name: &str, node: &str) -> Value {
 }
 
 async fn write(store: &Store, change: Change, value: Value) -> Result<Arc<Object>, WriteError> {
-    store.write(Write { resource: pods(), change, value }).await
+    store.write(Write { resource: pods(), change, object: value.into() }).await
 }
 
 /// A file system that does not wait for the disk.
