@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::Deserialize;
@@ -140,16 +140,37 @@ pub fn rule_to_add(group: &str, resource: &str, verbs: &[&str]) -> String {
 /// A request as errors name it.
 struct Name {
     method: Method,
-    path: String,
+    uri: Uri,
 }
 
 impl Name {
     fn of(request: &Request<Vec<u8>>) -> Name {
-        Name { method: request.method().clone(), path: request.uri().path().to_owned() }
+        Name { method: request.method().clone(), uri: request.uri().clone() }
     }
 
     fn failed(&self, failure: Failure) -> CallError {
-        CallError { method: self.method.clone(), path: self.path.clone(), failure }
+        CallError { method: self.method.clone(), path: self.uri.path().to_owned(), failure }
+    }
+
+    /// Waits for an answer, but not longer than a time.
+    async fn within<T>(
+        &self,
+        timeout: Duration,
+        answer: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
+        let late = |_| Err(self.failed(Failure::Timeout(timeout)));
+        tokio::time::timeout(timeout, answer).await.unwrap_or_else(late)
+    }
+
+    /// Sends the request and waits for the head of the answer.
+    async fn head(
+        &self,
+        client: &kube::Client,
+        request: Request<Vec<u8>>,
+    ) -> Result<Response<Body>, CallError> {
+        let response = client.send(request.map(Body::from)).await;
+        let response = response.map_err(|e| self.failed(Failure::Connection(with_sources(&e))))?;
+        if response.status().is_success() { Ok(response) } else { Err(refused(self, response).await) }
     }
 }
 
@@ -178,13 +199,7 @@ pub async fn open(
     timeout: Duration,
 ) -> Result<Response<Body>, CallError> {
     let name = Name::of(&request);
-    let answered = async {
-        let response = client.send(request.map(Body::from)).await;
-        let response = response.map_err(|e| name.failed(Failure::Connection(with_sources(&e))))?;
-        if response.status().is_success() { Ok(response) } else { Err(refused(&name, response).await) }
-    };
-    let late = |_| Err(name.failed(Failure::Timeout(timeout)));
-    tokio::time::timeout(timeout, answered).await.unwrap_or_else(late)
+    name.within(timeout, name.head(client, request)).await
 }
 
 /// Sends a request and reads the whole answer.
@@ -198,15 +213,14 @@ pub async fn send(
     max_bytes: usize,
 ) -> Result<Bytes, CallError> {
     let name = Name::of(&request);
-    let answered = async {
-        let response = open(client, request, timeout).await?;
+    let answer = async {
+        let response = name.head(client, request).await?;
         let read = read(response.into_body(), max_bytes).await;
         let (bytes, complete) = read.map_err(|e| name.failed(Failure::Connection(with_sources(&e))))?;
         let too_large = || name.failed(Failure::Answer(format!("it is larger than {max_bytes} bytes")));
         complete.then_some(bytes).ok_or_else(too_large)
     };
-    let late = |_| Err(name.failed(Failure::Timeout(timeout)));
-    tokio::time::timeout(timeout, answered).await.unwrap_or_else(late)
+    name.within(timeout, answer).await
 }
 
 /// Sends a request and reads the answer's JSON.
@@ -314,7 +328,7 @@ mod tests {
 
     #[test]
     fn causes_of_a_status_are_read_by_their_reason_and_may_be_missing() {
-        let name = Name { method: Method::POST, path: "/eviction".to_owned() };
+        let name = Name { method: Method::POST, uri: Uri::from_static("/eviction") };
         let error = |details: &str| {
             let body = format!(r#"{{"code": 429, "message": "later", "details": {details}}}"#);
             status_error(&name, StatusCode::TOO_MANY_REQUESTS, None, body.as_bytes())

@@ -27,10 +27,12 @@ impl fmt::Display for Claim {
 
 /// The values that an object claims.
 pub fn claims_of(resource: &Resource, object: &Json<'_>) -> Vec<Claim> {
-    let Some(spec) = object.pointer("/spec").filter(|_| *resource == SERVICES) else { return Vec::new() };
-    if spec["type"] == "ExternalName" {
+    if *resource != SERVICES {
         return Vec::new();
     }
+    let Some(spec) = object.pointer("/spec").filter(|spec| spec["type"] != "ExternalName") else {
+        return Vec::new();
+    };
     let listed = |field: &str| spec[field].as_array().into_iter().flatten();
     let addresses = std::iter::once(&spec["clusterIP"]).chain(listed("clusterIPs"));
     let addresses = addresses.filter_map(|address| address.as_str()?.parse().ok()).map(Claim::ClusterIp);

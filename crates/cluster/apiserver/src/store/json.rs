@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Error, Value};
@@ -37,15 +37,9 @@ impl<'t> Json<'t> {
     /// # Errors
     /// The text is not JSON.
     pub fn object(text: &'t [u8]) -> Result<Json<'t>, Error> {
-        let text: &RawValue = serde_json::from_slice(text)?;
-        let mut object = Json::Text(text).split();
-        if let Json::Fields(fields) = &mut object {
-            for (_, part) in
-                fields.iter_mut().filter(|(name, _)| matches!(&**name, "metadata" | "spec" | "status"))
-            {
-                *part = part.clone().split();
-            }
-        }
+        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        let object = Split { fields_of: &["metadata", "spec", "status"] }.deserialize(&mut deserializer)?;
+        deserializer.end()?;
         Ok(object)
     }
 
@@ -53,7 +47,8 @@ impl<'t> Json<'t> {
     fn split(self) -> Json<'t> {
         match self {
             Json::Text(text) => {
-                serde_json::from_str(text.get()).map_or(self, |Split(fields)| Json::Fields(fields))
+                let mut deserializer = serde_json::Deserializer::from_str(text.get());
+                Split { fields_of: &[] }.deserialize(&mut deserializer).unwrap_or(self)
             }
             Json::Value(Cow::Owned(Value::Object(fields))) => {
                 Json::Fields(fields.into_iter().map(|(name, field)| (name.into(), field.into())).collect())
@@ -163,28 +158,70 @@ fn first_name(path: &str) -> (&str, &str) {
 #[derive(Deserialize)]
 struct Name<'t>(#[serde(borrow)] Cow<'t, str>);
 
-/// The fields of an object, whose values are not parsed.
-struct Split<'t>(Vec<(Cow<'t, str>, Json<'t>)>);
+/// Finds the fields of an object, and those of some of its fields; their values are not parsed.
+#[derive(Clone, Copy)]
+struct Split {
+    fields_of: &'static [&'static str],
+}
 
-impl<'de: 't, 't> Deserialize<'de> for Split<'t> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
-            type Value = Split<'de>;
+impl<'de> DeserializeSeed<'de> for Split {
+    type Value = Json<'de>;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Split<'de>, A::Error> {
-                let mut fields = Vec::with_capacity(map.size_hint().unwrap_or(16));
-                while let Some((Name(name), value)) = map.next_entry()? {
-                    fields.push((name, Json::Text(value)));
-                }
-                Ok(Split(fields))
-            }
+impl<'de> Visitor<'de> for Split {
+    type Value = Json<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
+        let mut fields = Vec::with_capacity(16);
+        while let Some(Name(name)) = map.next_key()? {
+            let is_split = self.fields_of.contains(&&*name);
+            let field = match is_split {
+                true => map.next_value_seed(Split { fields_of: &[] })?,
+                false => Json::Text(map.next_value()?),
+            };
+            fields.push((name, field));
         }
-        deserializer.deserialize_map(Fields)
+        Ok(Json::Fields(fields))
+    }
+
+    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
+        Ok(Value::Null.into())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
+        Ok(Value::from(value).into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
+        Ok(Value::from(value).into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
+        Ok(Value::from(value).into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
+        Ok(Value::from(value).into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Json<'de>, E> {
+        Ok(Value::from(value).into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json<'de>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element::<Value>()? {
+            list.push(item);
+        }
+        Ok(Value::from(list).into())
     }
 }
 

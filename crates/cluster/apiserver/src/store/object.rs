@@ -271,13 +271,14 @@ fn write_metadata(text: &mut TextWriter<'_>, metadata: &Json<'_>) -> Option<u32>
         return None;
     };
     let unversioned = fields.iter().filter(|(name, _)| name != "resourceVersion");
-    Some(write_fields(text, unversioned, &mut |text, name, field| match field.elements() {
-        Some(entries) if name == "managedFields" => write_managed_fields(text, &entries),
+    Some(write_fields(text, unversioned, &mut |text, name, field| match name {
+        "managedFields" => write_managed_fields(text, field),
         _ => write_value(text, field),
     }))
 }
 
-fn write_managed_fields(text: &mut TextWriter<'_>, entries: &[Json<'_>]) {
+fn write_managed_fields(text: &mut TextWriter<'_>, entries: &Json<'_>) {
+    let Some(entries) = entries.elements() else { return write_value(text, entries) };
     text.written().push(b'[');
     for (i, entry) in entries.iter().enumerate() {
         if i > 0 {
