@@ -16,32 +16,52 @@ pub(crate) enum Sync<T> {
 /// Entries, each with the number of the last list that had it.
 #[derive(Debug)]
 pub(crate) struct Entries<E> {
-    entries: HashMap<NamespacedName, (u32, E)>,
+    /// By namespace and name: there can be a million in one namespace.
+    entries: HashMap<Box<str>, HashMap<Box<str>, (u32, E)>>,
+    n_entries: usize,
     list: u32,
 }
 
 impl<E> Default for Entries<E> {
     fn default() -> Self {
-        Entries { entries: HashMap::new(), list: 0 }
+        Entries { entries: HashMap::new(), n_entries: 0, list: 0 }
     }
 }
 
 impl<E> Entries<E> {
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.n_entries
     }
 
     pub(crate) fn get(&self, key: &NamespacedName) -> Option<&E> {
-        self.entries.get(key).map(|(_, entry)| entry)
+        self.entries.get(key.namespace())?.get(key.name()).map(|(_, entry)| entry)
     }
 
     /// Returns the entry before.
-    pub(crate) fn insert(&mut self, key: NamespacedName, entry: E) -> Option<E> {
-        self.entries.insert(key, (self.list, entry)).map(|(_, entry)| entry)
+    pub(crate) fn insert(&mut self, key: &NamespacedName, entry: E) -> Option<E> {
+        let entry = (self.list, entry);
+        let before = match self.entries.get_mut(key.namespace()) {
+            Some(names) => match names.get_mut(key.name()) {
+                Some(known) => Some(std::mem::replace(known, entry)),
+                None => names.insert(key.name().into(), entry),
+            },
+            None => {
+                self.entries.insert(key.namespace().into(), HashMap::from([(key.name().into(), entry)]));
+                None
+            }
+        };
+        self.n_entries += usize::from(before.is_none());
+        before.map(|(_, entry)| entry)
     }
 
     pub(crate) fn remove(&mut self, key: &NamespacedName) -> Option<E> {
-        self.entries.remove(key).map(|(_, entry)| entry)
+        let names = self.entries.get_mut(key.namespace())?;
+        let (_, removed) = names.remove(key.name())?;
+        if names.is_empty() {
+            self.entries.remove(key.namespace());
+        }
+        self.n_entries -= 1;
+        Some(removed)
     }
 
     /// A list starts.
@@ -51,15 +71,20 @@ impl<E> Entries<E> {
 
     /// Marks an object as listed; every insertion does so as well.
     pub(crate) fn mark_listed(&mut self, key: &NamespacedName) {
-        if let Some((list, _)) = self.entries.get_mut(key) {
+        let known = self.entries.get_mut(key.namespace()).and_then(|names| names.get_mut(key.name()));
+        if let Some((list, _)) = known {
             *list = self.list;
         }
     }
 
     /// Entries that neither the list had nor an event set since it began.
     pub(crate) fn unlisted(&self) -> Vec<NamespacedName> {
-        let unlisted = self.entries.iter().filter(|(_, (list, _))| *list < self.list);
-        unlisted.map(|(key, _)| key.clone()).collect()
+        let mut unlisted = Vec::new();
+        for (namespace, names) in &self.entries {
+            let of_namespace = names.iter().filter(|(_, (list, _))| *list < self.list);
+            unlisted.extend(of_namespace.map(|(name, _)| NamespacedName::new(namespace, name)));
+        }
+        unlisted
     }
 }
 
@@ -76,7 +101,7 @@ impl Entries<Fingerprint> {
             StreamEvent::InitApply(object) | StreamEvent::Apply(object) => {
                 let (namespace, name) = object.key();
                 let fingerprint = fingerprint(&object);
-                if self.insert(NamespacedName::new(namespace, name), fingerprint) != Some(fingerprint) {
+                if self.insert(&NamespacedName::new(namespace, name), fingerprint) != Some(fingerprint) {
                     sync(Sync::Set(object));
                 }
             }

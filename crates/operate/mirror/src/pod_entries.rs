@@ -35,7 +35,7 @@ impl PodEntries {
     pub(crate) fn insert(&mut self, key: NamespacedName, entry: PodEntry) {
         self.n_placed += usize::from(entry.placement != Placement::Pending);
         self.n_assumed += usize::from(entry.placement == Placement::Assumed);
-        let before = self.entries.insert(key, entry);
+        let before = self.entries.insert(&key, entry);
         self.discount(before.as_ref());
     }
 

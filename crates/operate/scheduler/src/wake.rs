@@ -1,5 +1,6 @@
 //! Unschedulable pods: which of them a change could help.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_engine::{DevicePostFilter, Preemption};
@@ -22,12 +23,12 @@ const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 pub(crate) fn group_key(context: &Context, groups: &PodGroups, id: PodId) -> Option<GroupKey> {
     let Context { state, pending: PendingPods { pods, .. } } = context;
     if let Some(member) = groups.first_pending(id) {
-        return Some((state.cluster.equivalence(&pods.get(member)?.prepared), Some(id)));
+        return Some(Arc::new((state.cluster.equivalence(&pods.get(member)?.prepared), Some(id))));
     }
     let queued = pods.get(id)?;
     let is_nominated = state.nomination(&queued.pod).is_some();
     let is_alone = is_nominated || state.cluster.next_relaxation(&queued.prepared, Duration::ZERO).is_some();
-    Some((state.cluster.equivalence(&queued.prepared), is_alone.then_some(id)))
+    Some(Arc::new((state.cluster.equivalence(&queued.prepared), is_alone.then_some(id))))
 }
 
 /// Evaluates unschedulable pods again.
@@ -191,7 +192,7 @@ fn split(context: &mut Context, groups: &PodGroups, key: &GroupKey, now: Instant
 /// Activates the unschedulable pods whose nomination is settled: the node is deleted, or the victims are gone. They
 /// fit there now, or they preempt again, or they lose the nomination.
 fn activate_settled_nominations(context: &mut Context, groups: &PodGroups, now: Instant) {
-    let nominated = context.pending.queue.idle().filter_map(|((_, nominated), _)| *nominated);
+    let nominated = context.pending.queue.idle().filter_map(|(key, _)| key.1);
     let is_settled = |id: &PodId| {
         if groups.is_entry(*id) {
             groups.has_settled_nominations(context, *id)

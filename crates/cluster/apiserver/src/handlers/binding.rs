@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use berth_schema::resource::PODS;
+use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -16,6 +17,8 @@ use crate::store::{Change, Json, Write, WriteError};
 use crate::strategy::{add_labels, add_topology_labels, now};
 
 const ATTEMPTS: usize = 64;
+/// The answer to a binding.
+const BOUND: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
 
 /// Answers the creation of a `Binding`, under the pod or beside it.
 ///
@@ -35,9 +38,7 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
     let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let pods = &PODS;
     let node = target(&binding, &name)?;
-    let done =
-        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    let done = Reply::value(StatusCode::CREATED, &done).with_warnings(warnings);
+    let done = Reply::object(StatusCode::CREATED, Bytes::from_static(BOUND)).with_warnings(warnings);
     for _ in 0..ATTEMPTS {
         let namespace = &request.info.namespace;
         let current = api.store.get(pods, namespace, &name).ok_or_else(|| Status::not_found(pods, &name))?;

@@ -1,5 +1,6 @@
 //! Objects and their changes as records.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -28,23 +29,23 @@ pub struct Decided {
 
 /// The first line of a record's text. The object's JSON follows.
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct Header<'a> {
     #[serde(rename = "r")]
     resource: String,
     /// The selector fields before the change; absent if there was no object.
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
-    previous: Option<Seen>,
+    previous: Option<Seen<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Seen {
+struct Seen<'a> {
     /// Labels and selectable fields before the change, if the change modified them.
     #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
-    different: Option<(Labels, Fields)>,
+    different: Option<(Labels<'a>, Fields<'a>)>,
 }
 
-type Labels = Vec<(Box<str>, Box<str>)>;
-type Fields = Vec<Box<str>>;
+type Labels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+type Fields<'a> = Vec<Cow<'a, str>>;
 
 /// Appends a change.
 ///
@@ -78,7 +79,7 @@ fn write(
     out: &mut Vec<u8>,
     kind: Kind,
     resource: &Resource,
-    previous: Option<Seen>,
+    previous: Option<Seen<'_>>,
     object: &Object,
 ) -> io::Result<()> {
     let header = serde_json::to_vec(&Header { resource: resource.group_resource(), previous })?;

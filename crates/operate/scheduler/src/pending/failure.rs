@@ -10,8 +10,8 @@ use crate::pod_status::FailureReason;
 use crate::queue::PodId;
 
 /// Pods with equal keys have one failure. A pod that preempted others, or has rules that time relaxes, is alone with its
-/// failure.
-pub(crate) type GroupKey = (Equivalence, Option<PodId>);
+/// failure. Behind a pointer: each entry of the queue has room for two.
+pub(crate) type GroupKey = Arc<(Equivalence, Option<PodId>)>;
 
 /// Why no node fits the pods of a group, and what could change that.
 #[derive(Clone)]

@@ -43,7 +43,7 @@ pub(crate) struct QueuedPod {
     /// Victims that are not evicted yet.
     pub(crate) eviction: Option<Box<Eviction>>,
     /// The wanted status, if it differs.
-    pub(crate) to_write: Option<ScheduledCondition>,
+    pub(crate) to_write: Option<Box<ScheduledCondition>>,
     pub(crate) is_write_queued: bool,
     pub(crate) is_write_in_flight: bool,
 }

@@ -88,7 +88,7 @@ impl StatusWriter {
             return;
         }
         let eviction = queued.eviction.take();
-        let status = queued.to_write.take().filter(|status| *status != queued.written);
+        let status = queued.to_write.take().filter(|status| **status != queued.written);
         let metadata = &queued.pod.metadata;
         let write = status.map(|status| {
             let patch = status.patch(&queued.written, &metadata.uid, jiff::Timestamp::now());
@@ -103,7 +103,7 @@ impl StatusWriter {
         self.tasks.spawn(async move {
             if let Some((written, patch)) = write {
                 let result = pod_status::patch_pending(&client, &namespace, &name, patch, version).await;
-                let _ = completed.send(Completion::Status { id, written, result });
+                let _ = completed.send(Completion::Status { id, written: *written, result });
             }
             let Some(eviction) = eviction else { return };
             // The words of kube-scheduler: a group has no node. They do not show the preemptor's name in the victim's
@@ -150,9 +150,9 @@ impl StatusWriter {
         change: impl FnOnce(&mut ScheduledCondition),
     ) {
         let Some(queued) = pods.get_mut(id) else { return };
-        let mut status = queued.to_write.take().unwrap_or_else(|| queued.written.clone());
+        let mut status = queued.to_write.take().unwrap_or_else(|| queued.written.clone().into());
         change(&mut status);
-        if status != queued.written || queued.is_write_in_flight {
+        if *status != queued.written || queued.is_write_in_flight {
             queued.to_write = Some(status);
             self.queue_write(pods, id);
         }
@@ -208,7 +208,7 @@ impl StatusWriter {
                 // A permission may be granted later.
                 let may_succeed = !error.is_refusal() || matches!(error.code(), Some(403 | 409 | 429));
                 if may_succeed && queued.to_write.is_none() && queued.eviction.is_none() {
-                    queued.to_write = Some(written);
+                    queued.to_write = Some(written.into());
                     self.failed.push(id);
                     return false;
                 }
