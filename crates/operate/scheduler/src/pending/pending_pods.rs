@@ -1,11 +1,11 @@
 //! What is done with a pending pod in all its aspects at once.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use berth_api::object::{NamespacedName, Pod};
 use berth_client::events::cut;
 use berth_mirror::Needs;
+use rustc_hash::FxHashSet;
 use tokio::time::Instant;
 
 use super::failure::{GroupFailure, GroupKey};
@@ -62,13 +62,11 @@ impl PendingPods {
         let mut listed: Vec<_> = self.listed.drain(..).filter_map(|id| age(&id)).collect();
         listed.sort_unstable();
         // A group arrived with the first of its members.
-        let mut seen = HashSet::new();
-        for (.., id) in listed {
-            let entry = self.entry_of(id);
-            if seen.insert(entry) {
-                self.queue.arrived(entry);
-            }
-        }
+        let mut seen = FxHashSet::default();
+        let entries =
+            listed.into_iter().map(|(.., id)| self.entry_of(id)).filter(|entry| seen.insert(*entry));
+        let entries: Vec<_> = entries.collect();
+        self.queue.arrived_in_order(entries.into_iter());
     }
 
     /// An entry is to be decided again.

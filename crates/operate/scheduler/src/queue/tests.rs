@@ -57,6 +57,19 @@ impl Bench {
 }
 
 #[test]
+fn listed_pods_are_behind_those_before_them_in_the_order_of_the_list() {
+    let mut bench = Bench::new();
+    for (id, priority) in [(1, 0), (2, 0), (3, 0), (4, 5), (5, 0)] {
+        bench.add(id, priority);
+    }
+    bench.queue.gate(PodId(3), bench.at(0));
+    bench.queue.arrived_in_order([5, 3, 4, 1].map(PodId).into_iter());
+    assert_eq!(bench.queue.counts().active, 4);
+    bench.queue.activate(PodId(3), bench.at(0));
+    assert_eq!(bench.drain(), [4, 2, 5, 3, 1]);
+}
+
+#[test]
 fn queue_order_is_priority_then_arrival() {
     let mut bench = Bench::new();
     for (id, priority) in [(3, 0), (2, 10), (1, 0), (4, 10), (5, -1)] {
