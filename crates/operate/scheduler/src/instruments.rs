@@ -75,10 +75,14 @@ impl Instruments {
             }
         }
         self.metrics.unschedulable(&pods);
-        let searches = &self.metrics.cut_device_searches;
-        searches.inc_by(context.state.cluster.n_cut_device_searches().saturating_sub(searches.get()));
-        let searches = &self.metrics.cut_group_searches;
-        searches.inc_by(context.state.cluster.n_cut_group_searches().saturating_sub(searches.get()));
+        let cluster = &context.state.cluster;
+        for (counter, n) in [
+            (&self.metrics.cut_device_searches, cluster.n_cut_device_searches()),
+            (&self.metrics.cut_group_searches, cluster.n_cut_group_searches()),
+            (&self.metrics.evaluated_nodes, cluster.n_evaluated_nodes()),
+        ] {
+            counter.inc_by(n.saturating_sub(counter.get()));
+        }
         self.metrics.binding(n_bindings);
     }
 }

@@ -91,6 +91,7 @@ pub(crate) struct Metrics {
     device_claims: Family<Labels<1>, Counter>,
     pub(crate) cut_device_searches: Counter,
     pub(crate) cut_group_searches: Counter,
+    pub(crate) evaluated_nodes: Counter,
     pod_group_attempts: Family<Labels<1>, Counter>,
     pod_group_reservations: Family<Labels<1>, Counter>,
     pub(crate) bind_lookups: Counter,
@@ -217,6 +218,11 @@ impl Metrics {
                 r,
                 "berth_scheduler_cut_group_searches",
                 "Searches for places of a pod group that ended at their limit of evaluations",
+            ),
+            evaluated_nodes: register(
+                r,
+                "berth_scheduler_evaluated_nodes",
+                "Nodes that were evaluated to place pods: by each decision, those that changed since the last one by the same rules",
             ),
             pod_group_attempts: register(
                 r,

@@ -65,6 +65,12 @@ impl Cluster {
         self.state.n_cut_group_searches
     }
 
+    /// How many nodes were evaluated to place pods, each as often as it was, since the cluster was made. A decision evaluates
+    /// the nodes that changed since the last one by the same rules; that a pod fits no node is found out separately.
+    pub fn n_evaluated_nodes(&self) -> u64 {
+        self.caches().views.n_evaluated()
+    }
+
     /// What the pods of a node request of a resource: milli-CPU of `cpu`, otherwise units; 0 for an unknown node.
     pub fn requested(&self, node: &str, resource: &str) -> i64 {
         let Some(node) = self.state.find_node(node).map(|id| self.state.nodes.get(id)) else { return 0 };

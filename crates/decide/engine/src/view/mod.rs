@@ -75,6 +75,7 @@ pub(crate) struct Views {
     last_rules: ObjectRulesId,
     /// Decisions so far.
     n_decisions: u64,
+    n_evaluated: u64,
     /// Start of the log of changes. Views that have not read the entries before it are dropped.
     log_start: u64,
 }
@@ -105,6 +106,8 @@ struct View {
     cells: Cells,
     /// Nodes on which a rule cannot be evaluated: no pod is placed while there are any.
     failing: FxHashSet<NodeId>,
+    /// How many nodes were evaluated since the last decision.
+    n_evaluated: u64,
 }
 
 impl SharedObjects<'_> {
@@ -174,6 +177,7 @@ impl Views {
         if !excluded.is_empty() || !attached.is_empty() {
             view.update_changed(state, excluded.into_iter().chain(attached));
         }
+        self.n_evaluated += std::mem::take(&mut view.n_evaluated);
         best
     }
 
@@ -247,6 +251,11 @@ impl Views {
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
+
+    /// How many nodes were evaluated for decisions, each as often as it was.
+    pub(crate) fn n_evaluated(&self) -> u64 {
+        self.n_evaluated
+    }
 }
 
 impl View {
@@ -273,6 +282,7 @@ impl View {
             weights: RawScores::default(),
             cells: Cells::new(state.nodes.len()),
             failing: FxHashSet::default(),
+            n_evaluated: 0,
             cycle,
         };
         view.update(state, state.nodes.iter().map(|(id, _)| id), true, |cells, id, place| {
@@ -366,6 +376,7 @@ impl View {
         let inter_pod = self.inter_pod.node_rules(state);
         let mut place = Place::default();
         for id in nodes {
+            self.n_evaluated += 1;
             let record = state.nodes.find_by_id(id);
             // Constraints count nodes whether they are feasible or not, until they are removed.
             let feasible = self.constraints.count_node(context, id, record, &mut place.features.spread);

@@ -50,6 +50,8 @@ pub struct ScaleReport {
     pub figures: Figures,
     /// Pods that fit on no node.
     pub unplaced: usize,
+    /// Nodes that were evaluated for the decisions, each as often as it was.
+    pub evaluated_nodes: u64,
     /// Creation of the nodes in the engine, in seconds.
     pub setup_seconds: f64,
     /// Naming of the pods, in seconds; not part of the decisions.
@@ -140,6 +142,7 @@ pub fn run(scale: Scale, progress: &mut dyn FnMut(usize)) -> ScaleReport {
         progress(i + 1);
     }
     let peak_rss_bytes = peak_rss_bytes();
+    let evaluated_nodes = cluster.n_evaluated_nodes();
     drop(cluster);
 
     let together = |belongs: &dyn Fn(Kind) -> bool| {
@@ -169,6 +172,7 @@ pub fn run(scale: Scale, progress: &mut dyn FnMut(usize)) -> ScaleReport {
         seed,
         figures,
         unplaced,
+        evaluated_nodes,
         setup_seconds: setup.as_secs_f64(),
         prepare_seconds: preparing.as_secs_f64(),
         decision_seconds: deciding.as_secs_f64(),

@@ -30,6 +30,15 @@ fn rules_in_other_words_are_kept_as_well() {
 }
 
 #[test]
+fn a_pod_on_20_000_nodes_takes_as_many_evaluations_as_on_2_000() {
+    // The first decision for a template evaluates all nodes: the pods before these have been decided.
+    let n_evaluated = |nodes| scale(nodes, 2400, 7).evaluated_nodes - scale(nodes, 400, 7).evaluated_nodes;
+    let (few, many) = (n_evaluated(2_000), n_evaluated(20_000));
+    eprintln!("{few} {many}");
+    assert!(many <= few, "{many} instead of {few}");
+}
+
+#[test]
 fn a_cluster_too_small_leaves_pods_over() {
     let report = scale(5, 2000, 7);
     assert!(report.unplaced > 0);
