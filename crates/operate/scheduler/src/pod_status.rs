@@ -47,6 +47,14 @@ pub(crate) struct ScheduledCondition {
 }
 
 impl ScheduledCondition {
+    /// Of a pod that nothing is known of.
+    pub(crate) const EMPTY: &'static ScheduledCondition = &ScheduledCondition {
+        reason: String::new(),
+        message: String::new(),
+        observed_generation: 0,
+        nominated_node: String::new(),
+    };
+
     /// As a pod's status has it.
     pub(crate) fn of(pod: &Pod) -> ScheduledCondition {
         let condition = pod.status.conditions.iter().find(|c| c.condition_type == "PodScheduled");

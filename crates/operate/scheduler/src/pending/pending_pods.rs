@@ -59,7 +59,8 @@ impl PendingPods {
             let metadata = &self.pods.get(*id)?.pod.metadata;
             Some((metadata.creation_timestamp, metadata.resource_version.parse::<u64>().ok(), *id))
         };
-        let mut listed: Vec<_> = self.listed.drain(..).filter_map(|id| age(&id)).collect();
+        let mut listed: Vec<_> =
+            std::mem::take(&mut self.listed).into_iter().filter_map(|id| age(&id)).collect();
         listed.sort_unstable();
         // A group arrived with the first of its members.
         let mut seen = FxHashSet::default();
@@ -168,14 +169,17 @@ impl PendingPods {
         let nominated = &pod.status.nominated_node_name;
         // An event from before the last write is out of date.
         let version: u64 = pod.metadata.resource_version.parse().unwrap_or(0);
-        if *nominated == queued.written.nominated_node
+        if *nominated == queued.written().nominated_node
             || queued.is_write_in_flight
             || queued.to_write.is_some()
             || version <= queued.written_version
         {
             return false;
         }
-        queued.written.nominated_node.clone_from(nominated);
+        queued.set_written(ScheduledCondition {
+            nominated_node: nominated.clone(),
+            ..queued.written().clone()
+        });
         queued.preemption = None;
         if nominated.is_empty() {
             state.clear_nomination(pod);

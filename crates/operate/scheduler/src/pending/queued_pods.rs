@@ -1,11 +1,12 @@
 //! The pods that are pending, by ID and by uid.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use berth_api::object::{Pod, PodLimits, TooManyEntries, VolumeDecision};
 use berth_engine::{PreparedPod, RelaxedPod};
+use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
@@ -32,8 +33,8 @@ pub(crate) struct QueuedPod {
     pub(crate) first_seen: Instant,
     pub(crate) decided_at: Instant,
     pub(crate) binding: Option<InFlightBinding>,
-    /// The pod's status, or the status after the write in flight.
-    pub(crate) written: ScheduledCondition,
+    /// What [`QueuedPod::written`] returns, if that is not empty.
+    written: Option<Box<ScheduledCondition>>,
     /// The pod's resource version after the last write; 0 before the first.
     pub(crate) written_version: u64,
     /// Victims that are evicted for it; empty if others are being evicted from its node. It is decided again when they
@@ -63,7 +64,7 @@ impl QueuedPod {
         excess: Option<TooManyEntries>,
         now: Instant,
     ) -> QueuedPod {
-        QueuedPod {
+        let mut queued = QueuedPod {
             prepared,
             group: None,
             relaxed: None,
@@ -73,7 +74,7 @@ impl QueuedPod {
             first_seen: now,
             decided_at: now,
             binding: None,
-            written: ScheduledCondition::of(&pod),
+            written: None,
             written_version: 0,
             preemption: None,
             preemptions: Preemptions::default(),
@@ -83,7 +84,18 @@ impl QueuedPod {
             is_write_in_flight: false,
             excess,
             pod,
-        }
+        };
+        queued.set_written(ScheduledCondition::of(&queued.pod));
+        queued
+    }
+
+    /// The pod's status, or the status after the write in flight.
+    pub(crate) fn written(&self) -> &ScheduledCondition {
+        self.written.as_deref().unwrap_or(ScheduledCondition::EMPTY)
+    }
+
+    pub(crate) fn set_written(&mut self, status: ScheduledCondition) {
+        self.written = (status != *ScheduledCondition::EMPTY).then(|| Box::new(status));
     }
 
     /// The pod changed.
@@ -107,7 +119,9 @@ impl QueuedPod {
 pub(crate) struct QueuedPods {
     /// Boxed: the table has up to twice as many places as pods.
     by_id: FxHashMap<PodId, Box<QueuedPod>>,
-    by_uid: HashMap<Box<str>, PodId>,
+    /// By the hash of the uid, which users can write.
+    by_uid: HashTable<PodId>,
+    hasher: RandomState,
     last_id: u64,
 }
 
@@ -120,15 +134,25 @@ impl QueuedPods {
 
     pub(crate) fn add(&mut self, pod: QueuedPod) -> PodId {
         let id = self.new_id();
-        self.by_uid.insert(pod.pod.metadata.uid.as_str().into(), id);
+        let hash = self.hash(&pod.pod.metadata.uid);
         self.by_id.insert(id, Box::new(pod));
+        let QueuedPods { by_id, by_uid, hasher, .. } = self;
+        let hash_of = |id: &PodId| by_id.get(id).map_or(0, |pod| hasher.hash_one(&*pod.pod.metadata.uid));
+        by_uid.insert_unique(hash, id, hash_of);
         id
     }
 
     pub(crate) fn remove(&mut self, id: PodId) -> Option<QueuedPod> {
         let removed = self.by_id.remove(&id)?;
-        self.by_uid.remove(removed.pod.metadata.uid.as_str());
+        if let Ok(entry) = self.by_uid.find_entry(self.hash(&removed.pod.metadata.uid), |known| *known == id)
+        {
+            entry.remove();
+        }
         Some(*removed)
+    }
+
+    fn hash(&self, uid: &str) -> u64 {
+        self.hasher.hash_one(uid)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -136,7 +160,8 @@ impl QueuedPods {
     }
 
     pub(crate) fn id(&self, uid: &str) -> Option<PodId> {
-        self.by_uid.get(uid).copied()
+        let has_uid = |id: &PodId| self.by_id.get(id).is_some_and(|pod| *pod.pod.metadata.uid == *uid);
+        self.by_uid.find(self.hash(uid), has_uid).copied()
     }
 
     pub(crate) fn get(&self, id: PodId) -> Option<&QueuedPod> {

@@ -88,10 +88,10 @@ impl StatusWriter {
             return;
         }
         let eviction = queued.eviction.take();
-        let status = queued.to_write.take().filter(|status| **status != queued.written);
+        let status = queued.to_write.take().filter(|status| **status != *queued.written());
         let metadata = &queued.pod.metadata;
         let write = status.map(|status| {
-            let patch = status.patch(&queued.written, &metadata.uid, jiff::Timestamp::now());
+            let patch = status.patch(queued.written(), &metadata.uid, jiff::Timestamp::now());
             (status, patch)
         });
         queued.is_write_in_flight = write.is_some();
@@ -150,9 +150,9 @@ impl StatusWriter {
         change: impl FnOnce(&mut ScheduledCondition),
     ) {
         let Some(queued) = pods.get_mut(id) else { return };
-        let mut status = queued.to_write.take().unwrap_or_else(|| queued.written.clone().into());
+        let mut status = queued.to_write.take().unwrap_or_else(|| queued.written().clone().into());
         change(&mut status);
-        if *status != queued.written || queued.is_write_in_flight {
+        if *status != *queued.written() || queued.is_write_in_flight {
             queued.to_write = Some(status);
             self.queue_write(pods, id);
         }
@@ -194,7 +194,7 @@ impl StatusWriter {
         match result {
             Ok(version) => {
                 self.is_forbidden = false;
-                queued.written = written;
+                queued.set_written(written);
                 queued.written_version = version.unwrap_or(queued.written_version);
             }
             Err(error) => {

@@ -174,8 +174,8 @@ impl Scheduler {
                     return self.dequeue(id);
                 }
                 self.devices.roll_back(&mut context.state.cluster, id);
-                if !queued.written.nominated_node.is_empty() {
-                    context.state.cluster.nominate(&queued.prepared, &queued.written.nominated_node);
+                if !queued.written().nominated_node.is_empty() {
+                    context.state.cluster.nominate(&queued.prepared, &queued.written().nominated_node);
                 }
                 context.pending.queue.put_back(id);
                 self.return_to_group(id, None);
