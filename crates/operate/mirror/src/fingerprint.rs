@@ -1,19 +1,32 @@
 //! Fingerprints: whether an object is still what it was, without keeping the object.
 
 use std::cell::RefCell;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 use berth_api::object::{Node, Pod};
 use berth_engine::Cluster;
-use serde::Serialize;
 
 /// Makes fingerprints that are comparable with each other, and with no other process's: the hash is keyed, since
 /// users write what is hashed.
 #[derive(Debug, Default)]
 pub(crate) struct Fingerprints {
     key: RandomState,
-    /// The text that is hashed: in one piece it is hashed several times faster than as it is written.
-    text: RefCell<Vec<u8>>,
+    /// What is hashed: in one piece it is hashed several times faster than as it is written.
+    bytes: RefCell<Bytes>,
+}
+
+/// Collects what a value hashes.
+#[derive(Debug, Default)]
+struct Bytes(Vec<u8>);
+
+impl Hasher for Bytes {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        0
+    }
 }
 
 /// 64 bits of what matters of an object.
@@ -21,14 +34,12 @@ pub(crate) struct Fingerprints {
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprints {
-    /// Of anything that serializes.
-    pub(crate) fn of(&self, value: &impl Serialize) -> Fingerprint {
-        let mut text = self.text.borrow_mut();
-        text.clear();
-        // Memory takes everything, and the API's types have text for keys: this cannot fail, and if it did, the
-        // fingerprint would only be coarser.
-        let _ = serde_json::to_writer(&mut *text, value);
-        Fingerprint(self.key.hash_one(&text[..]))
+    /// Of any value.
+    pub(crate) fn of(&self, value: &impl Hash) -> Fingerprint {
+        let mut bytes = self.bytes.borrow_mut();
+        bytes.0.clear();
+        value.hash(&mut *bytes);
+        Fingerprint(self.key.hash_one(&bytes.0[..]))
     }
 
     /// The fingerprint of the node fields relevant to placement, without heartbeats. A node is applied again when rules

@@ -22,7 +22,7 @@ const MAX_BATCH: usize = 1024;
 /// A batch with objects of this size in bytes is committed.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Checking, encoding, storing and publishing writes.
+/// Checking, storing and publishing writes.
 pub static STORE: Part = Part::new("store");
 
 type Done = oneshot::Sender<Result<Arc<Object>, WriteError>>;

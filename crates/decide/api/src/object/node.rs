@@ -25,7 +25,7 @@ pub struct Node {
 }
 
 /// `spec` of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
     /// The machine at its provider, such as `aws:///eu-west-1a/i-0123`.
@@ -43,7 +43,7 @@ pub struct NodeSpec {
 pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// A taint.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {
     /// Key.
@@ -58,7 +58,7 @@ pub struct Taint {
 }
 
 /// `status` of a node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
     /// Resources available to pods.
@@ -79,7 +79,7 @@ pub struct NodeStatus {
 }
 
 /// `status.nodeInfo`, as far as terms can select by it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSystemInfo {
     /// Such as `amd64`.
@@ -109,7 +109,7 @@ impl NodeSystemInfo {
 }
 
 /// An image on a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerImage {
     /// All names the image is known by.

@@ -1,6 +1,6 @@
 //! Which fields of a pod matter for placement. This is the one definition: caches and watches compare pods by it.
 
-use serde::Serialize;
+use std::hash::Hash;
 
 use super::group::{
     GROUP_ANNOTATION, GROUP_MIN_ANNOTATION, GROUP_OF_WORKLOAD_ANNOTATION, GROUP_TOPOLOGY_ANNOTATIONS,
@@ -75,7 +75,7 @@ impl Pod {
     /// labels that a binding adds ([`TOPOLOGY_LABELS`]).
     pub fn placement_fields(
         &self,
-    ) -> (impl Serialize + PartialEq + std::fmt::Debug + '_, Vec<(&String, &String)>) {
+    ) -> (impl Hash + PartialEq + std::fmt::Debug + '_, Vec<(&String, &String)>) {
         let Pod { metadata, spec, status } = self;
         let annotation = |key| metadata.annotations.get(key);
         let group = annotation(GROUP_ANNOTATION).map(|group| {
