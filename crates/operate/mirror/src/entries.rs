@@ -13,11 +13,13 @@ pub(crate) enum Sync<T> {
     Unset(NamespacedName),
 }
 
+type ByName<E> = HashMap<Box<str>, (u32, E)>;
+
 /// Entries, each with the number of the last list that had it.
 #[derive(Debug)]
 pub(crate) struct Entries<E> {
-    /// By namespace and name: there can be a million in one namespace.
-    entries: HashMap<Box<str>, HashMap<Box<str>, (u32, E)>>,
+    /// By namespace: there can be a million in one.
+    entries: HashMap<Box<str>, ByName<E>>,
     n_entries: usize,
     list: u32,
 }

@@ -8,13 +8,16 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Error, Value};
 
+/// A field of an object.
+pub type Field<'t> = (Cow<'t, str>, Json<'t>);
+
 /// JSON that is parsed as far as it has been read.
 #[derive(Clone, Debug)]
 pub enum Json<'t> {
     /// Parsed.
     Value(Cow<'t, Value>),
     /// The fields of an object.
-    Fields(Vec<(Cow<'t, str>, Json<'t>)>),
+    Fields(Vec<Field<'t>>),
     /// Not parsed.
     Text(&'t RawValue),
 }
@@ -109,7 +112,7 @@ impl<'t> Json<'t> {
     }
 
     /// The fields of an object; none of other values.
-    pub fn fields(&self) -> Option<Cow<'_, [(Cow<'_, str>, Json<'_>)]>> {
+    pub fn fields(&self) -> Option<Cow<'_, [Field<'_>]>> {
         let split = match self {
             Json::Fields(fields) => return Some(Cow::Borrowed(fields)),
             Json::Value(value) => Json::from(&**value).split(),

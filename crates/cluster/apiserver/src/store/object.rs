@@ -10,7 +10,7 @@ use bytes::{BufMut, Bytes};
 use serde_json::{Map, Value};
 
 use super::facts::Facts;
-use super::json::Json;
+use super::json::{Field, Json};
 use super::shared_text::{SharedParts, Text, TextWriter};
 
 /// What happened to an object.
@@ -251,7 +251,7 @@ fn write_name(text: &mut TextWriter<'_>, is_first: bool, name: &str) {
 /// Appends an object whose fields `write` writes. Returns where its bracket is in the text's own part.
 fn write_fields<'j>(
     text: &mut TextWriter<'_>,
-    fields: impl Iterator<Item = &'j (Cow<'j, str>, Json<'j>)>,
+    fields: impl Iterator<Item = &'j Field<'j>>,
     write: &mut dyn FnMut(&mut TextWriter<'_>, &str, &Json<'_>),
 ) -> u32 {
     text.written().push(b'{');
