@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Error, Value};
@@ -41,9 +41,12 @@ impl<'t> Json<'t> {
     /// The text is not JSON.
     pub fn object(text: &'t [u8]) -> Result<Json<'t>, Error> {
         let mut deserializer = serde_json::Deserializer::from_slice(text);
-        let object = Split { fields_of: &["metadata", "spec", "status"] }.deserialize(&mut deserializer)?;
-        deserializer.end()?;
-        Ok(object)
+        let object = Split { fields_of: &["metadata", "spec", "status"] }.deserialize(&mut deserializer);
+        match object.and_then(|object| deserializer.end().map(|()| object)) {
+            Ok(object) => Ok(object),
+            // One of them is not an object, or the text is not JSON.
+            Err(_) => serde_json::from_slice(text).map(Json::Text),
+        }
     }
 
     /// An object as its fields; other values as they are.
@@ -171,7 +174,7 @@ impl<'de> DeserializeSeed<'de> for Split {
     type Value = Json<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
-        deserializer.deserialize_any(self)
+        deserializer.deserialize_map(self)
     }
 }
 
@@ -179,7 +182,7 @@ impl<'de> Visitor<'de> for Split {
     type Value = Json<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
+        f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
@@ -193,38 +196,6 @@ impl<'de> Visitor<'de> for Split {
             fields.push((name, field));
         }
         Ok(Json::Fields(fields))
-    }
-
-    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
-        Ok(Value::Null.into())
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
-        Ok(Value::from(value).into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
-        Ok(Value::from(value).into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
-        Ok(Value::from(value).into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
-        Ok(Value::from(value).into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Json<'de>, E> {
-        Ok(Value::from(value).into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json<'de>, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element::<Value>()? {
-            list.push(item);
-        }
-        Ok(Value::from(list).into())
     }
 }
 
