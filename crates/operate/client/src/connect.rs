@@ -17,6 +17,7 @@ use tower::BoxError;
 use tower::layer::layer_fn;
 
 use crate::rate_limit::{RateLimit, RateLimited};
+use crate::transport::http_service;
 
 /// What Berth calls itself to servers.
 pub const AGENT: &str = concat!("berth/", env!("CARGO_PKG_VERSION"));
@@ -311,9 +312,9 @@ pub fn limited_client(
     match connection.into() {
         Connection::Config(config) => {
             let server = config.cluster_url.to_string();
-            let builder = kube::client::ClientBuilder::try_from(with_defaults(*config))
+            let service = http_service(&with_defaults(*config))
                 .map_err(|source| ConnectError::Client { server, source: Box::new(source) })?;
-            Ok(build(builder, limit))
+            Ok(build(kube::client::ClientBuilder::new(service, "default"), limit))
         }
         Connection::Transport(transport) => {
             let service = tower::service_fn(move |request| transport(request));
@@ -344,7 +345,6 @@ fn with_defaults(mut config: kube::Config) -> kube::Config {
     if !config.headers.iter().any(|(name, _)| name == USER_AGENT) {
         config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
     }
-    config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     // Answers have separate deadlines: a watch may be silent for a minute, a binding may not.
     config.read_timeout = None;

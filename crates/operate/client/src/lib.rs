@@ -23,6 +23,7 @@ pub mod ledger;
 mod outage_log;
 pub mod rate_limit;
 pub mod serving;
+mod transport;
 pub mod watch;
 
 pub use backoff::Backoff;

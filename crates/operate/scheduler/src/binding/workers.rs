@@ -4,7 +4,7 @@
 //! the worker looks the pod up before it does anything else: a binding that succeeded although its response was lost must
 //! not be repeated. While an earlier request may still be carried out, only the same node is tried again.
 //!
-//! Workers send requests, one at a time each, over as many connections. [`BindConcurrency`] says how many of them do.
+//! Workers send requests, one at a time each. [`BindConcurrency`] says how many of them do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
