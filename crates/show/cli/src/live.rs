@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_api::inventory::{InputError, Inventory};
-use berth_api::read::{Manifest, SourceLocation};
+use berth_api::read::SourceLocation;
 use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES,
     CSI_STORAGE_CAPACITIES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, EVENTS, JOBS, NAMESPACES,
@@ -18,6 +18,7 @@ use berth_client::watch::{ListError, Pages, WatchOptions};
 use berth_console_server::live::Source;
 use indicatif::ProgressBar;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Timeout of the request that checks permissions.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -201,38 +202,20 @@ pub async fn read(
             }
             Err(error) => return Err(LiveError::Call { server: server.to_owned(), error: Box::new(error) }),
         };
-        for (item, value) in objects.into_iter().enumerate() {
-            let place = format!("{server}{}", resource.path(""));
-            let source = SourceLocation { item: Some(item), ..SourceLocation::file(&place) };
-            let manifest = Manifest {
-                kind: resource.kind.to_owned(),
-                api_version: resource.api_version(),
-                value: with_type(value, resource),
-                source,
-            };
-            inventory.add(manifest)?;
+        let place = SourceLocation::file(&format!("{server}{}", resource.path("")));
+        for (item, text) in objects.into_iter().enumerate() {
+            inventory.add_item(resource, text.get(), SourceLocation { item: Some(item), ..place.clone() })?;
         }
     }
     Ok(warnings)
 }
 
-/// The object with `apiVersion` and `kind` as its first fields.
-fn with_type(value: Value, resource: &Resource) -> Value {
-    let mut typed = serde_json::Map::new();
-    typed.insert("apiVersion".to_owned(), resource.api_version().into());
-    typed.insert("kind".to_owned(), resource.kind.into());
-    if let Value::Object(members) = value {
-        typed.extend(members.into_iter().filter(|(name, _)| name != "apiVersion" && name != "kind"));
-    }
-    Value::Object(typed)
-}
-
-/// All objects of a resource, in the newest version that the server has.
+/// The texts of all objects of a resource, in the newest version that the server has.
 async fn list(
     client: &kube::Client,
     resource: &Resource,
     progress: &ProgressBar,
-) -> Result<Vec<Value>, ListError> {
+) -> Result<Vec<Box<RawValue>>, ListError> {
     let mut options = WatchOptions::of(resource);
     match pages(client, &options, progress).await {
         Err(error) if error.code() == Some(404) && options.change_version() => {
@@ -246,10 +229,10 @@ async fn pages(
     client: &kube::Client,
     options: &WatchOptions,
     progress: &ProgressBar,
-) -> Result<Vec<Value>, ListError> {
+) -> Result<Vec<Box<RawValue>>, ListError> {
     let mut pages = Pages::new(client, options);
-    let mut objects: Vec<Value> = Vec::new();
-    while let Some(page) = pages.next::<Value>().await? {
+    let mut objects = Vec::new();
+    while let Some(page) = pages.next::<Box<RawValue>>().await? {
         if pages.is_first() {
             objects.clear();
         }

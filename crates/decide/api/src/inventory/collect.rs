@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::entry::{Entry, InputError, NOT_AN_OBJECT};
 use super::workload::{Workload, WorkloadSpec};
@@ -19,8 +19,8 @@ use crate::policy::PlacementPolicy;
 use crate::read::document::Object;
 use crate::read::manifest::{DEFAULT_NAMESPACE, display_name};
 use crate::read::yaml::MAX_ALIASED_BYTES;
-use crate::read::{DecodeError, Kind, Manifest, SourceLocation, decode, read_objects};
-use crate::resource::group_of;
+use crate::read::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_objects};
+use crate::resource::{NODES, PODS, Resource, group_of};
 
 /// The objects of an input, by kind and in input order.
 #[derive(Clone, Debug, Default)]
@@ -170,6 +170,59 @@ impl Inventory {
         (self.seen, self.n_read) = (index.seen, index.n_read);
     }
 
+    /// Adds an object of a resource, whose JSON may lack `apiVersion` and `kind`, as items of lists do. Nodes and pods that are not
+    /// kept whole take no value in between.
+    ///
+    /// # Errors
+    /// As [`Inventory::add`], or the text is no JSON object.
+    pub fn add_item(
+        &mut self,
+        resource: &Resource,
+        text: &str,
+        source: SourceLocation,
+    ) -> Result<(), InputError> {
+        // What cannot be decoded is decoded again below: the error names the field.
+        if *resource == PODS
+            && !(self.keep_raw && self.keep_raw_pods)
+            && let Ok(pod) = serde_json::from_str(text)
+        {
+            let entry = self.entry(Kind::Pod, pod, None, source, |o: &mut Pod| &mut o.metadata)?;
+            put(&mut self.pods, entry);
+            return Ok(());
+        }
+        if *resource == NODES
+            && !self.keep_raw
+            && let Ok(node) = serde_json::from_str(text)
+        {
+            let entry = self.entry(Kind::Node, node, None, source, |o: &mut Node| &mut o.metadata)?;
+            self.put_node(entry);
+            return Ok(());
+        }
+        let (api_version, kind) = (resource.api_version(), resource.kind.to_owned());
+        let mut value = Map::from_iter([
+            ("apiVersion".to_owned(), Value::from(api_version.as_str())),
+            ("kind".to_owned(), Value::from(kind.as_str())),
+        ]);
+        let members: Map<String, Value> = serde_json::from_str(text).map_err(|error| ReadError::Syntax {
+            file: source.file.to_string(),
+            line: error.line(),
+            column: error.column(),
+            format: "JSON",
+            message: error.to_string(),
+        })?;
+        value.extend(members.into_iter().filter(|(name, _)| name != "apiVersion" && name != "kind"));
+        self.add(Manifest { kind, api_version, value: Value::Object(value), source })
+    }
+
+    /// As in a cluster: the kubelet writes the status, and applying a manifest leaves it.
+    fn put_node(&mut self, entry: Entry<Node>) {
+        if let Some((node, earlier)) = put(&mut self.nodes, entry)
+            && node.status == NodeStatus::default()
+        {
+            node.status = earlier.status;
+        }
+    }
+
     /// Adds an object.
     ///
     /// # Errors
@@ -192,13 +245,7 @@ impl Inventory {
             }
             Kind::Node => {
                 let entry = self.take(kind, manifest, |o: &mut Node| &mut o.metadata)?;
-                let replaced = put(&mut self.nodes, entry);
-                // As in a cluster: the kubelet writes the status, and applying a manifest leaves it.
-                if let Some((node, earlier)) = replaced
-                    && node.status == NodeStatus::default()
-                {
-                    node.status = earlier.status;
-                }
+                self.put_node(entry);
             }
             Kind::Namespace => {
                 let entry = self.take(kind, manifest, |o: &mut Namespace| &mut o.metadata)?;

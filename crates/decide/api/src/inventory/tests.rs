@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::object::{DeviceKind, DeviceObject, NamespacedName, Pod, VolumeKind, VolumeObject};
-use crate::read::{Kind, Manifest, ReadError, collect_manifests, decode, read_manifests};
+use crate::read::{Kind, Manifest, ReadError, SourceLocation, collect_manifests, decode, read_manifests};
+use crate::resource::{DEPLOYMENTS, NODES, PODS};
 
 fn manifests(text: &str) -> Vec<Manifest> {
     collect_manifests(text, "f").unwrap()
@@ -606,6 +607,39 @@ fn pods_that_are_decoded_from_their_text_equal_those_of_their_manifests() {
     text[at] = 0xff;
     let message = Inventory::default().read(&text[..], "f").unwrap_err().to_string();
     assert_eq!(message, Inventory::keeping_raw().read(&text[..], "f").unwrap_err().to_string());
+}
+
+#[test]
+fn items_that_are_decoded_from_their_text_equal_those_of_whole_objects() {
+    let place = SourceLocation::file("server");
+    let read = |mut inventory: Inventory, resource, item: &str| {
+        let result = inventory.add_item(resource, item, place.clone()).map_err(|error| error.to_string());
+        let nodes: Vec<_> = inventory.nodes.into_iter().map(|e| (e.object, e.source, e.order)).collect();
+        let pods: Vec<_> = inventory.pods.into_iter().map(|e| (e.object, e.source, e.order)).collect();
+        result.map(|()| (nodes, pods))
+    };
+    for (resource, item, is_read) in [
+        (
+            &NODES,
+            r#"{"metadata": {"name": "n", "namespace": "x"}, "status": {"allocatable": {"cpu": 2}}}"#,
+            true,
+        ),
+        (&NODES, r#"{"metadata": {"name": "n"}, "spec": {"taints": [{"key": 1}]}}"#, false),
+        (&PODS, r#"{"metadata": {"name": "a"}, "spec": {"nodeName": "n"}, "kind": "Node"}"#, true),
+        (&PODS, r#"{"metadata": {"name": "a"}, "spec": {"nodeName": 1}}"#, false),
+        (&PODS, r#"{"metadata": {}}"#, false),
+        (&PODS, "5", false),
+    ] {
+        let decoded = read(Inventory::default(), resource, item);
+        assert_eq!(decoded, read(Inventory::keeping_raw(), resource, item), "{item}");
+        assert_eq!(decoded.is_ok_and(|(nodes, pods)| nodes.len() + pods.len() == 1), is_read, "{item}");
+    }
+    let mut inventory = Inventory::default();
+    let error =
+        inventory.add_item(&PODS, r#"{"metadata": {"name": "a"}, "spec": {"nodeName": 1}}"#, place.clone());
+    assert!(error.unwrap_err().to_string().contains("spec.nodeName"));
+    inventory.add_item(&DEPLOYMENTS, r#"{"metadata": {"name": "web"}}"#, place).unwrap();
+    assert_eq!(inventory.workloads.len(), 1);
 }
 
 #[test]

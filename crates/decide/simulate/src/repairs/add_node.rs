@@ -1,6 +1,6 @@
 //! One node more: like which of the existing nodes it has to be.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use berth_api::object::Node;
 use berth_api::object::device::{DeviceKind, DeviceObject};
@@ -43,14 +43,14 @@ impl Trial<'_> {
         let keys = self.topology_keys(problem);
         let read = self.read_labels(problem, &keys);
         let needs_devices = self.devices.may_be_for(&self.pod.pod);
-        let mut shapes: BTreeMap<String, &Node> = BTreeMap::new();
+        self.budget.spend(self.nodes.len()).ok()?;
+        let mut shapes = HashMap::new();
         for node in self.nodes.values() {
-            let new = like(node, &name);
-            let labels: Vec<_> = read.iter().map(|key| new.metadata.labels.get(key)).collect();
+            let labels: Vec<_> = read.iter().map(|key| node.metadata.labels.get(key)).collect();
+            let taints: Vec<_> = node.spec.taints.iter().filter(|taint| !is_owned(&taint.key)).collect();
             // Devices are not compared: for a pod that needs some, each node is tried.
             let own = needs_devices.then_some(&node.metadata.name);
-            let shape = format!("{:?}{labels:?}{:?}{own:?}", new.status.allocatable, new.spec.taints);
-            shapes.entry(shape).or_insert(node);
+            shapes.entry((&node.status.allocatable, labels, taints, own)).or_insert(node);
         }
         let mut shapes: Vec<&Node> = shapes.into_values().collect();
         shapes.sort_by_key(|node| {
@@ -91,7 +91,7 @@ impl Trial<'_> {
         None
     }
 
-    /// The label keys that the rules of the pod and those against it read.
+    /// The label keys that the rules of the pod and those against it read, besides the host name, which a new node has of its own.
     fn read_labels(&self, problem: &Problem, topology_keys: &[String]) -> BTreeSet<String> {
         let rules = &problem.rules;
         let selected = rules.node_selector.iter().map(|(key, _)| key);
@@ -106,7 +106,7 @@ impl Trial<'_> {
         });
         let spread = rules.spread_constraints.iter().map(|constraint| &constraint.topology_key);
         let keys = selected.chain(spread).chain(topology_keys).map(String::as_str);
-        keys.chain(required).map(str::to_owned).collect()
+        keys.chain(required).filter(|key| *key != HOSTNAME).map(str::to_owned).collect()
     }
 
     /// The topology keys of the rules about other pods, besides the host name.

@@ -9,6 +9,8 @@ use super::trial::Trial;
 
 /// The most states that are looked at to find the fewest moves.
 const MAX_STATES: usize = 2_000;
+/// Steps of work for each pod and node of a plan.
+const PLAN_STEPS: usize = 10;
 
 impl Trial<'_> {
     /// The fewest moves after which the pod fits.
@@ -24,7 +26,7 @@ impl Trial<'_> {
     pub(super) fn make_room(&mut self, pending: Vec<Pending<'_>>) -> Option<Repair> {
         let Trial { cluster, nodes, pods, budgets, namespaces, now, .. } = self;
         // Each pod is evaluated where it is.
-        self.budget.spend(pods.len() + nodes.len()).ok()?;
+        self.budget.spend(PLAN_STEPS * (pods.len() + nodes.len())).ok()?;
         let running = pods.iter().filter_map(|pod| {
             let stays = (!pod.was_running).then_some("it is not running yet");
             Some(RunningPod { pod: &pod.pod, node: pod.node()?, stays, is_settled: false })

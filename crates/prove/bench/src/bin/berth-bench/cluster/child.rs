@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use berth_apiserver::TemporaryDir;
@@ -81,6 +81,14 @@ impl Server {
 }
 
 impl Server {
+    /// How the process has ended; none while it runs.
+    ///
+    /// # Errors
+    /// The system cannot tell.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, BenchError> {
+        Ok(self.child.try_wait()?)
+    }
+
     /// Ends the process at once.
     pub fn kill(&mut self) {
         let _ = self.child.kill();

@@ -34,7 +34,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct ConsoleBench {
     /// Number of nodes
-    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = count(1..=99_999))]
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = count(1..=9_999_999))]
     pub nodes: usize,
     /// Number of pods
     #[arg(long, value_name = "N", default_value_t = 150_000, value_parser = count(1..=9_999_999))]

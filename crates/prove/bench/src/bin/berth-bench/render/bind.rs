@@ -20,6 +20,7 @@ pub fn bind(out: &mut impl Write, report: &BindReport) -> io::Result<()> {
     for size in &report.sizes {
         clients(out, size)?;
         failures(out, size)?;
+        answers(out, size)?;
         verified(out, size)?;
     }
     Ok(())
@@ -125,6 +126,14 @@ fn failures(out: &mut impl Write, size: &BindSize) -> io::Result<()> {
     ];
     for (what, seconds) in measured.into_iter().filter_map(|(what, seconds)| Some((what, seconds?))) {
         writeln!(out, "{}: {what} after {seconds:.2} s", counted(size.nodes, "node"))?;
+    }
+    Ok(())
+}
+
+fn answers(out: &mut impl Write, size: &BindSize) -> io::Result<()> {
+    for answer in &size.answers {
+        let (nodes, memory) = (counted(size.nodes, "node"), mebibytes(answer.peak_bytes));
+        writeln!(out, "{nodes}: berth {} took {:.1} s and {memory}", answer.command, answer.seconds)?;
     }
     Ok(())
 }

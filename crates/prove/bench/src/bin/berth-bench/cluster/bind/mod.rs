@@ -3,6 +3,7 @@
 //! API server and scheduler are processes. Nodes and pending pods are loaded first; then the scheduler starts. There are no
 //! other watches: the scheduler's metrics show how far it is, and its placements are read and checked at the end.
 
+mod answers;
 mod clients;
 mod failures;
 mod loaded;
@@ -14,6 +15,7 @@ use berth_bench::check::Findings;
 use berth_bench::count;
 use serde::Serialize;
 
+use self::answers::Answer;
 use self::clients::Probe;
 use self::failures::Failures;
 use self::loaded::Loaded;
@@ -51,6 +53,9 @@ pub struct Bind {
     /// Kill and restart the API server and the scheduler at the end
     #[arg(long)]
     pub restart: bool,
+    /// Ask about a pod, the broken rules and the loss of a node at the end, with commands that read the cluster
+    #[arg(long)]
+    pub answers: bool,
     /// Seed for node sizes, labels and taints
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -105,6 +110,8 @@ pub struct BindSize {
     /// Requests of other clients meanwhile; empty without `--clients`.
     pub clients: Vec<Probe>,
     pub failures: Failures,
+    /// How long commands about the cluster took; empty without `--answers`.
+    pub answers: Vec<Answer>,
     /// What the independent check found.
     pub check: Findings,
 }
@@ -156,6 +163,7 @@ async fn size(
     let placed = placed::read(bind.seed, &cluster).await?;
     let unbound = n_pods.saturating_sub(placed.len());
     let check = placed::check(bind.seed, &cluster, &placed);
+    let answers = if bind.answers { answers::ask(&cluster).await? } else { Vec::new() };
     let mut failures = Failures { failover_seconds: failover, ..Failures::default() };
     if bind.restart {
         failures.restart(bind, &mut cluster, scheduler).await?;
@@ -172,6 +180,7 @@ async fn size(
         memory,
         clients,
         failures,
+        answers,
         check,
     })
 }
