@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_api::inventory::{InputError, Inventory};
+use berth_api::object::SharedParts;
 use berth_api::read::SourceLocation;
 use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES,
@@ -190,7 +191,7 @@ pub async fn read(
     inventory: &mut Inventory,
     progress: &ProgressBar,
 ) -> Result<Vec<String>, LiveError> {
-    let mut warnings = Vec::new();
+    let (mut warnings, mut parts) = (Vec::new(), SharedParts::default());
     for (resource, required) in RESOURCES {
         let objects = match list(client, resource, progress).await {
             Ok(objects) => objects,
@@ -205,6 +206,9 @@ pub async fn read(
         let place = SourceLocation::file(&format!("{server}{}", resource.path("")));
         for (item, text) in objects.into_iter().enumerate() {
             inventory.add_item(resource, text.get(), SourceLocation { item: Some(item), ..place.clone() })?;
+            if let Some(pod) = inventory.pods.last_mut() {
+                parts.share(&mut pod.object);
+            }
         }
     }
     Ok(warnings)
