@@ -15,8 +15,10 @@ use kube::client::{Body, ConfigExt as _};
 use tower::util::BoxService;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _, service_fn};
 
-/// A connection on which nothing arrives for this long is probed, and closed after as long again without an answer.
-const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+/// A shared connection on which nothing arrives for this long is probed, and closed if there is no answer in time: together
+/// less than the renew deadline of a lease, so that a leader whose server is gone finds another one behind the same address.
+const PROBE_INTERVAL: Duration = Duration::from_secs(3);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 type HttpClient = Client<TimeoutConnector<HttpsConnector<HttpConnector>>, Body>;
 pub(crate) type HttpService = BoxService<Request<Body>, Response<Incoming>, BoxError>;
@@ -26,8 +28,9 @@ pub(crate) type HttpService = BoxService<Request<Body>, Response<Incoming>, BoxE
 /// # Errors
 /// Certificates or credentials cannot be used, or the configuration names a proxy.
 pub(crate) fn http_service(config: &kube::Config) -> Result<HttpService, kube::Error> {
-    if let Some(proxy_url) = config.proxy_url.clone().map(Box::new) {
-        return Err(kube::Error::ProxyProtocolUnsupported { proxy_url });
+    if config.proxy_url.is_some() {
+        let why = "proxies are not supported: remove proxy-url from the kubeconfig, and HTTPS_PROXY from the environment";
+        return Err(kube::Error::Service(why.into()));
     }
     let (reads, writes) = (http_client(config, &[])?, http_client(config, &[b"h2", b"http/1.1"])?);
     let send = move |request: Request<Body>| -> ResponseFuture {
@@ -63,7 +66,7 @@ fn http_client(config: &kube::Config, protocols: &[&[u8]]) -> Result<HttpClient,
     builder
         .timer(TokioTimer::new())
         .http2_keep_alive_interval(PROBE_INTERVAL)
-        .http2_keep_alive_timeout(PROBE_INTERVAL);
+        .http2_keep_alive_timeout(PROBE_TIMEOUT);
     Ok(builder.build(connector))
 }
 
@@ -110,5 +113,13 @@ mod tests {
         assert_eq!(protocols(true, Method::POST, 1500).await, vec!["HTTP/2.0"; 1500]);
         assert_eq!(protocols(true, Method::GET, 2).await, ["HTTP/1.1"; 2]);
         assert_eq!(protocols(false, Method::POST, 2).await, ["HTTP/1.1"; 2]);
+    }
+
+    #[test]
+    fn a_proxy_is_refused_without_its_credentials() {
+        let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+        config.proxy_url = Some("http://user:secret@127.0.0.1:2".parse().unwrap());
+        let error = connect::client(config).map(drop).unwrap_err().to_string();
+        assert!(error.contains("proxy-url") && !error.contains("secret"), "{error}");
     }
 }
