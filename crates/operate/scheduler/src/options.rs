@@ -24,7 +24,7 @@ pub struct SchedulerOptions {
     /// The `schedulerName` that the only profile of the settings is served under, whatever its own name. None: the
     /// profiles are served under their own names, as kube-scheduler does with a configuration file.
     pub scheduler_name: Option<String>,
-    /// Limit of the bindings sent at one time, each over its own connection. Up to it, the scheduler sends as many as make
+    /// Limit of the bindings sent at one time. Up to it, the scheduler sends as many as make
     /// bindings faster.
     pub bind_concurrency: usize,
     /// How long one request to bind may take before it counts as unanswered. With leader election it is cut to the

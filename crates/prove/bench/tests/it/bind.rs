@@ -130,3 +130,38 @@ async fn a_pod_on_20_000_nodes_takes_as_many_requests_as_on_2_000() {
     assert_eq!(few, Work { n_bindings: (N_PODS - WARM_UP) as f64, n_others: 0.0 });
     assert_eq!(many, few);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_on_a_given_api_server_leaves_neither_nodes_nor_pods_and_needs_one_without_nodes() {
+    let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+    let stop = CancellationToken::new();
+    let options =
+        SchedulerOptions { scheduler_name: Some("other".to_owned()), ..SchedulerOptions::default() };
+    let scheduler = start(server.component_config("kube-scheduler"), options, stop.clone()).await.unwrap();
+    let kubeconfig = server.kubeconfig_path().to_owned();
+    let run = move || {
+        let args = ["bind", "--scheduler-name", "other", "--nodes", "100", "--pods", "80", "-o", "json"];
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_berth-bench"));
+        command.args(args).arg("--kubeconfig").arg(&kubeconfig).output().unwrap()
+    };
+    let output = tokio::task::spawn_blocking(run.clone()).await.unwrap();
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && notes.contains("start the scheduler other now"), "{notes}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let size = &report["sizes"][0];
+    assert_eq!((&size["unbound"], &size["check"]["pods"]), (&json!(0), &json!(80)));
+    let admin = client(server.admin_config()).unwrap();
+    for resource in [&NODES, &PODS] {
+        let list: Value = json(&admin, get(&resource.path("")), TIMEOUT).await.unwrap();
+        assert_eq!(list["items"], json!([]));
+    }
+    server.import(vec![node(7)]).await.unwrap();
+    let output = tokio::task::spawn_blocking(run).await.unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && error.contains("the API server has nodes"), "{error}");
+    let list: Value = json(&admin, get(&NODES.path("")), TIMEOUT).await.unwrap();
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    stop.cancel();
+    scheduler.stopped().await.unwrap();
+    server.shutdown().await;
+}

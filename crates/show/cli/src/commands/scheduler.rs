@@ -47,7 +47,7 @@ pub struct Args {
     rules: RulesArgs,
     #[command(flatten)]
     limits: LimitArgs,
-    /// Limit of concurrent bind requests, each over its own connection; up to it, there are as many as make bindings faster
+    /// Limit of concurrent bind requests; up to it, there are as many as make bindings faster
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1000))]
     bind_concurrency: u16,
     #[command(flatten)]

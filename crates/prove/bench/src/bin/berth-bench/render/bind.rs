@@ -13,10 +13,13 @@ use crate::cluster::bind::{BindReport, BindSize};
 /// The tables: times, processor time by part, memory, and what else was measured.
 pub fn bind(out: &mut impl Write, report: &BindReport) -> io::Result<()> {
     times(out, &report.sizes)?;
-    writeln!(out)?;
-    parts(out, &report.sizes)?;
-    writeln!(out)?;
-    memory(out, &report.sizes)?;
+    // Of processes that the benchmark has not started, neither is known.
+    if report.sizes.iter().any(|size| size.start_seconds.is_some()) {
+        writeln!(out)?;
+        parts(out, &report.sizes)?;
+        writeln!(out)?;
+        memory(out, &report.sizes)?;
+    }
     for size in &report.sizes {
         clients(out, size)?;
         failures(out, size)?;
@@ -54,7 +57,7 @@ fn times(out: &mut impl Write, sizes: &[BindSize]) -> io::Result<()> {
             grouped(size.nodes).into(),
             grouped(size.pods).into(),
             seconds(size.load_seconds),
-            seconds(size.start_seconds),
+            size.start_seconds.map_or_else(|| "-".into(), seconds),
             seconds(size.first_binding_seconds),
             seconds(size.seconds),
             grouped(size.rates.per_second.round() as usize).into(),

@@ -6,9 +6,12 @@
 mod answers;
 mod clients;
 mod failures;
+mod given;
 mod loaded;
 mod observed;
 mod placed;
+
+use std::path::PathBuf;
 
 use berth_bench::bind::Rates;
 use berth_bench::check::Findings;
@@ -56,6 +59,14 @@ pub struct Bind {
     /// Ask about a pod, the broken rules and the loss of a node at the end, with commands that read the cluster
     #[arg(long)]
     pub answers: bool,
+    /// Measure on the API server of this kubeconfig, which must have no nodes
+    ///
+    /// Namespaces, nodes and pods are created by requests. Nodes and pods are deleted at the end, but not after Ctrl-C.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "clients", "failover", "restart", "answers"])]
+    pub kubeconfig: Option<PathBuf>,
+    /// Measure the scheduler with this name instead of berth scheduler; it must be started when the pods are created
+    #[arg(long, value_name = "NAME", requires = "kubeconfig", conflicts_with = "bind_concurrency")]
+    pub scheduler_name: Option<String>,
     /// Seed for node sizes, labels and taints
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -96,8 +107,8 @@ pub struct BindSize {
     pub pods: usize,
     /// Creating nodes and pods.
     pub load_seconds: f64,
-    /// From the start of the API server with them until it served.
-    pub start_seconds: f64,
+    /// From the start of the API server with them until it served; none with `--kubeconfig`.
+    pub start_seconds: Option<f64>,
     /// From the start of the scheduler to its first binding.
     pub first_binding_seconds: f64,
     /// From the start of the scheduler to the last binding.
@@ -143,7 +154,11 @@ pub async fn run(bind: Bind, progress: &dyn Fn(usize)) -> Result<BindReport, Ben
     let mut n_before = 0;
     for n_nodes in bind.nodes.iter().copied() {
         let n_pods = bind.pods_on(n_nodes);
-        sizes.push(size(&bind, n_nodes, n_pods, &|n| progress(n_before + n)).await?);
+        let progress = |n| progress(n_before + n);
+        sizes.push(match &bind.kubeconfig {
+            Some(kubeconfig) => given::size(&bind, kubeconfig, n_nodes, n_pods, &progress).await?,
+            None => size(&bind, n_nodes, n_pods, &progress).await?,
+        });
         n_before += n_nodes + 2 * n_pods;
     }
     Ok(BindReport { sizes })
@@ -160,9 +175,9 @@ async fn size(
         observed::run(bind, &cluster, &|n_bound| progress(n_nodes + n_pods + n_bound)).await?;
     memory.server_bytes = cluster.rss_bytes;
     memory.server_peak_bytes = cluster.server.peak_rss_bytes();
-    let placed = placed::read(bind.seed, &cluster).await?;
+    let placed = placed::read(bind.seed, &cluster.client, &cluster.templates, n_pods).await?;
     let unbound = n_pods.saturating_sub(placed.len());
-    let check = placed::check(bind.seed, &cluster, &placed);
+    let check = placed::check(bind.seed, &cluster.templates, n_nodes, &placed);
     let answers = if bind.answers { answers::ask(&cluster).await? } else { Vec::new() };
     let mut failures = Failures { failover_seconds: failover, ..Failures::default() };
     if bind.restart {
@@ -172,7 +187,7 @@ async fn size(
         nodes: n_nodes,
         pods: n_pods,
         load_seconds: cluster.load_seconds,
-        start_seconds: cluster.start_seconds,
+        start_seconds: Some(cluster.start_seconds),
         first_binding_seconds: first_binding.as_secs_f64(),
         seconds: last_binding.as_secs_f64(),
         unbound,

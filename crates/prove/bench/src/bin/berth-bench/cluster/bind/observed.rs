@@ -18,7 +18,7 @@ use crate::error::BenchError;
 /// How often the scheduler's metrics are read.
 const PERIOD: Duration = Duration::from_millis(20);
 /// The run ends when no pod has been bound for so long; the first list of a million pods takes minutes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(900);
+pub const PATIENCE: Duration = Duration::from_secs(900);
 /// After it was killed, the requests of a scheduler have ended.
 const SETTLED: Duration = Duration::from_secs(1);
 /// With a lease that is short enough for a failover in 10 s.
@@ -29,7 +29,7 @@ const ELECT: [&str; 4] = [
     "--leader-elect-retry-period=1s",
 ];
 /// One of this many bindings is not measured: the connections, and the first decision for each template.
-const WARM_UP: usize = 10;
+pub const WARM_UP: usize = 10;
 
 /// The run, from the start of the scheduler.
 pub struct Run {
@@ -124,7 +124,8 @@ pub async fn run(bind: &Bind, cluster: &Loaded, progress: &dyn Fn(usize)) -> Res
             observed.replace(next);
             // The requests that it had sent are carried out or lost by then, and the lease has not expired.
             tokio::time::sleep(SETTLED).await;
-            observed.n_before = placed::read(bind.seed, cluster).await?.len();
+            observed.n_before =
+                placed::read(bind.seed, &cluster.client, &cluster.templates, cluster.n_pods).await?.len();
             observed.n_bound = observed.n_before;
         }
     }
