@@ -9,6 +9,7 @@ use berth_api::resource::{NODES, PODS};
 use berth_bench::bind::Rates;
 use berth_bench::scale::templates::{PodTemplate, namespaces, templates};
 use berth_bench::scale::{nodes, pod_name};
+use berth_client::ObservedObject;
 use berth_client::call::{self, CallError};
 use berth_client::connect::Options;
 use berth_terminal::output::note;
@@ -89,15 +90,21 @@ async fn measure(
         }
         None => Some(start_scheduler(bind, kubeconfig)?),
     };
-    let (mut bound, mut first, mut warm) = (HashSet::new(), None, None);
+    let is_bound = |pod: &ObservedObject| {
+        let mut names = templates.iter().map(|template| template.pod.metadata.name.as_str());
+        pod.node().is_some() && names.any(|name| pod.metadata.name.starts_with(name))
+    };
+    let uid = |pod: &ObservedObject| pod.metadata.uid.clone();
+    // The other scheduler may run already.
+    let listed = pods.objects();
+    let mut bound: HashSet<_> = listed.iter().filter(|pod| is_bound(pod)).map(|pod| uid(pod)).collect();
+    let (mut first, mut warm) = (None, None);
     let mut last = begin;
     while bound.len() < *n_pods && last.elapsed() < PATIENCE {
         let n_before = bound.len();
-        let mine =
-            |name: &str| templates.iter().any(|template| name.starts_with(&template.pod.metadata.name));
         let changes = pods.next(|pod| {
-            if pod.node().is_some() && mine(&pod.metadata.name) {
-                bound.insert(pod.metadata.uid.clone());
+            if is_bound(pod) {
+                bound.insert(uid(pod));
             }
         });
         let _ = tokio::time::timeout(PERIOD, changes).await;
