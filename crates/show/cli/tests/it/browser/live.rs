@@ -1,5 +1,7 @@
 //! Pages that follow a running cluster.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::accessibility::problems_of;
@@ -100,8 +102,18 @@ async fn a_what_if_is_applied_with_the_keyboard_and_the_topology_follows() {
     };
     browser.open(&format!("{origin}/what-if?scale=deploy/web%3D3&add-nodes=1&like=node-1"));
     browser.until_text("Scale Deployment default/web to 3 replicas (now 1)");
-    press("Apply");
-    browser.until(&heading("Apply to the cluster?"));
+    // The key is lost if the page is replaced after a change just then.
+    eventually("the changes are shown before they are written", async || {
+        press("Apply");
+        for _ in 0..40 {
+            if browser.run(&format!("return {}", heading("Apply to the cluster?"))) == true {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Err("the page is the same".to_owned())
+    })
+    .await;
     assert_eq!(browser.run(FAINT), json!([]));
     assert_eq!(problems_of(browser), [""; 0]);
     press("Write 1 change");
