@@ -132,7 +132,7 @@ async fn a_pod_on_20_000_nodes_takes_as_many_requests_as_on_2_000() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_on_a_given_api_server_leaves_neither_nodes_nor_pods_and_needs_one_without_nodes() {
+async fn a_run_on_a_given_api_server_leaves_neither_nodes_nor_pods_and_needs_one_without_them() {
     let server = ApiServer::start(ServerOptions::default()).await.unwrap();
     let stop = CancellationToken::new();
     let options =
@@ -155,12 +155,16 @@ async fn a_run_on_a_given_api_server_leaves_neither_nodes_nor_pods_and_needs_one
         let list: Value = json(&admin, get(&resource.path("")), TIMEOUT).await.unwrap();
         assert_eq!(list["items"], json!([]));
     }
-    server.import(vec![node(7)]).await.unwrap();
-    let output = tokio::task::spawn_blocking(run).await.unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && error.contains("the API server has nodes"), "{error}");
-    let list: Value = json(&admin, get(&NODES.path("")), TIMEOUT).await.unwrap();
-    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    // Objects of others stay, even one with a name that a run uses.
+    for (resource, object) in [(&PODS, pod(&templates(false)[0], 0)), (&NODES, node(7))] {
+        server.import(vec![object]).await.unwrap();
+        let output = tokio::task::spawn_blocking(run.clone()).await.unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        let why = format!("the API server has {}", resource.plural);
+        assert!(output.status.code() == Some(2) && error.contains(&why), "{error}");
+        let list: Value = json(&admin, get(&resource.path("")), TIMEOUT).await.unwrap();
+        assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    }
     stop.cancel();
     scheduler.stopped().await.unwrap();
     server.shutdown().await;

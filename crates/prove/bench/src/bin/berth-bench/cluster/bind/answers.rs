@@ -1,4 +1,4 @@
-//! Answers of `berth` about the cluster at the end, which each command reads anew.
+//! Time and memory of commands about the cluster at the end. Each command lists all objects.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ pub async fn ask(cluster: &Loaded) -> Result<Vec<Answer>, BenchError> {
 
 async fn answer(cluster: &Loaded, question: &[&str]) -> Result<Answer, BenchError> {
     let command = question.join(" ");
-    let kubeconfig = cluster.directory.path().join("kubeconfig").display().to_string();
+    let kubeconfig = cluster.kubeconfig().display().to_string();
     let begin = Instant::now();
     let mut process = Server::spawn(&[question, &["--kubeconfig", &kubeconfig]].concat())?;
     let mut peak_bytes = None;

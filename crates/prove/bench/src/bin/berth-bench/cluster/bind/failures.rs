@@ -44,7 +44,7 @@ impl Failures {
         self.server_restart_seconds = Some(begin.elapsed().as_secs_f64());
         cluster.add_pods(N_PENDING).await?;
         let begin = Instant::now();
-        let scheduler = Scheduler::start(bind, cluster, &[])?;
+        let scheduler = Scheduler::start(bind, &cluster.kubeconfig(), &[])?;
         let bound = async {
             while scheduler.n_bound().await == 0 {
                 tokio::time::sleep(PERIOD).await;

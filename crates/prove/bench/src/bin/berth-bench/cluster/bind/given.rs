@@ -17,10 +17,9 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::super::child::Server;
 use super::super::load::{TIMEOUT, each, namespace_object, node_object, pod_object, post};
 use super::super::watched::Watched;
-use super::observed::{PATIENCE, WARM_UP};
+use super::observed::{PATIENCE, Scheduler, WARM_UP};
 use super::{Bind, BindSize, Memory, placed};
 use crate::error::BenchError;
 
@@ -43,7 +42,7 @@ struct Objects {
 /// Measures one size.
 ///
 /// # Errors
-/// The API server has nodes or rejects a request, or the scheduler cannot be started.
+/// The API server has nodes or pods, or rejects a request, or the scheduler cannot be started.
 pub async fn size(
     bind: &Bind,
     kubeconfig: &Path,
@@ -53,10 +52,16 @@ pub async fn size(
 ) -> Result<BindSize, BenchError> {
     let options = Options { kubeconfig: Some(kubeconfig.to_owned()), ..Options::default() };
     let client = options.client().await?;
-    let first: Value = call::json(&client, call::get("/api/v1/nodes?limit=1"), TIMEOUT).await?;
-    if !first["items"].as_array().is_none_or(Vec::is_empty) {
-        let why = "the API server has nodes: give the kubeconfig of a cluster without nodes, whose objects may be deleted";
-        return Err(BenchError::Other(why.to_owned()));
+    // Objects of others with the names of these would be deleted.
+    for resource in [&NODES, &PODS] {
+        let request = call::get(&format!("{}?limit=1", resource.path("")));
+        let first: Value = call::json(&client, request, TIMEOUT).await?;
+        if !first["items"].as_array().is_none_or(Vec::is_empty) {
+            let plural = resource.plural;
+            let why =
+                format!("the API server has {plural}: give the kubeconfig of one without nodes and pods");
+            return Err(BenchError::Other(why));
+        }
     }
     let scheduler = bind.scheduler_name.as_deref().unwrap_or("berth").into();
     let templates = templates(false).into();
@@ -88,25 +93,16 @@ async fn measure(
             note(&format!("the pods are created: start the scheduler {name} now"));
             None
         }
-        None => Some(start_scheduler(bind, kubeconfig)?),
+        None => Some(Scheduler::start(bind, kubeconfig, &[])?),
     };
-    let is_bound = |pod: &ObservedObject| {
-        let mut names = templates.iter().map(|template| template.pod.metadata.name.as_str());
-        pod.node().is_some() && names.any(|name| pod.metadata.name.starts_with(name))
-    };
-    let uid = |pod: &ObservedObject| pod.metadata.uid.clone();
+    let bound_uid = |pod: &ObservedObject| pod.node().map(|_| pod.metadata.uid.clone());
     // The other scheduler may run already.
-    let listed = pods.objects();
-    let mut bound: HashSet<_> = listed.iter().filter(|pod| is_bound(pod)).map(|pod| uid(pod)).collect();
+    let mut bound: HashSet<_> = pods.objects().iter().filter_map(|pod| bound_uid(pod)).collect();
     let (mut first, mut warm) = (None, None);
     let mut last = begin;
     while bound.len() < *n_pods && last.elapsed() < PATIENCE {
         let n_before = bound.len();
-        let changes = pods.next(|pod| {
-            if is_bound(pod) {
-                bound.insert(uid(pod));
-            }
-        });
+        let changes = pods.next(|pod| bound.extend(bound_uid(pod)));
         let _ = tokio::time::timeout(PERIOD, changes).await;
         if bound.len() > n_before {
             last = Instant::now();
@@ -137,14 +133,6 @@ async fn measure(
         answers: Vec::new(),
         check: placed::check(*seed, templates, *n_nodes, &placed),
     })
-}
-
-fn start_scheduler(bind: &Bind, kubeconfig: &Path) -> Result<Server, BenchError> {
-    let kubeconfig = kubeconfig.display().to_string();
-    let concurrency = bind.bind_concurrency.map(|n| n.to_string());
-    let mut args = vec!["scheduler", "--kubeconfig", &kubeconfig];
-    args.extend(concurrency.iter().flat_map(|n| ["--bind-concurrency", n]));
-    Server::spawn(&args)
 }
 
 impl Objects {

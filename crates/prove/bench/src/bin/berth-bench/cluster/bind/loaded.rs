@@ -1,5 +1,6 @@
 //! An API server with nodes and pending pods.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -88,6 +89,11 @@ impl Loaded {
             rss_bytes,
             directory,
         })
+    }
+
+    /// The kubeconfig of its administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.directory.path().join("kubeconfig")
     }
 
     /// Starts the API server again, after it was killed.

@@ -59,7 +59,7 @@ pub struct Bind {
     /// Ask about a pod, the broken rules and the loss of a node at the end, with commands that read the cluster
     #[arg(long)]
     pub answers: bool,
-    /// Measure on the API server of this kubeconfig, which must have no nodes
+    /// Measure on the API server of this kubeconfig, which must have neither nodes nor pods
     ///
     /// Namespaces, nodes and pods are created by requests. Nodes and pods are deleted at the end, but not after Ctrl-C.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "clients", "failover", "restart", "answers"])]
@@ -149,7 +149,9 @@ pub struct Memory {
 /// A process cannot be started or does not respond, or the API server rejects a request.
 pub async fn run(bind: Bind, progress: &dyn Fn(usize)) -> Result<BindReport, BenchError> {
     // Filling a store takes long.
-    child::program()?;
+    if bind.scheduler_name.is_none() {
+        child::program()?;
+    }
     let mut sizes = Vec::new();
     let mut n_before = 0;
     for n_nodes in bind.nodes.iter().copied() {

@@ -1,6 +1,7 @@
 //! The run of the scheduler, as its metrics and those of the API server show it.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use berth_bench::bind::{self, Rates, Sample};
@@ -54,11 +55,11 @@ impl Scheduler {
     ///
     /// # Errors
     /// The process cannot be started.
-    pub fn start(bind: &Bind, cluster: &Loaded, options: &[&str]) -> Result<Scheduler, BenchError> {
-        let path = |name: &str| cluster.directory.path().join(name).display().to_string();
+    pub fn start(bind: &Bind, kubeconfig: &Path, options: &[&str]) -> Result<Scheduler, BenchError> {
         // The port is free again when the listener is dropped.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
-        let (kubeconfig, recordings) = (path("kubeconfig"), path("recordings"));
+        let recordings = kubeconfig.with_file_name("recordings").display().to_string();
+        let kubeconfig = kubeconfig.display().to_string();
         let concurrency = bind.bind_concurrency.map(|n| n.to_string());
         let mut args =
             vec!["scheduler", "--kubeconfig", &kubeconfig, "--listen", &address, "--cache-limit", "64Gi"];
@@ -102,7 +103,7 @@ async fn sample(cluster: &Loaded, scheduler: &Scheduler) -> Sample {
 /// A process cannot be started, or a request of the other clients fails.
 pub async fn run(bind: &Bind, cluster: &Loaded, progress: &dyn Fn(usize)) -> Result<Run, BenchError> {
     let elect: &[&str] = if bind.failover { &ELECT } else { &[] };
-    let mut observed = Observed::new(Scheduler::start(bind, cluster, elect)?);
+    let mut observed = Observed::new(Scheduler::start(bind, &cluster.kubeconfig(), elect)?);
     let mut standby = None;
     let mut clients = bind.clients.then(|| Clients::new(cluster));
     let mut warm = None;
@@ -113,7 +114,8 @@ pub async fn run(bind: &Bind, cluster: &Loaded, progress: &dyn Fn(usize)) -> Res
         progress(n_bound);
         if warm.is_none() && n_bound >= cluster.n_pods / WARM_UP {
             warm = Some(sample(cluster, &observed.scheduler).await);
-            standby = bind.failover.then(|| Scheduler::start(bind, cluster, elect)).transpose()?;
+            standby =
+                bind.failover.then(|| Scheduler::start(bind, &cluster.kubeconfig(), elect)).transpose()?;
         }
         if let Some(clients) = clients.as_mut().filter(|_| warm.is_some()) {
             clients.observe(n_bound);
