@@ -115,7 +115,7 @@ fn try_new(cluster: &mut Cluster, placed: &mut Vec<PreparedPod>, new: &Pod) -> T
 fn bare(pod: &Pod, name: &str, scheduler: &str) -> Pod {
     let mut pod = pod.clone();
     name.clone_into(&mut pod.metadata.name);
-    let PodSpec { containers, init_containers, .. } = &mut pod.spec;
+    let PodSpec { containers, init_containers, .. } = &mut *pod.spec;
     for container in containers.iter_mut().chain(init_containers) {
         container.resources = Default::default();
     }

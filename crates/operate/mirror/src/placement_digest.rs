@@ -3,36 +3,50 @@
 //! Every pod event of the cluster is read this way, and most are read no further. So values are compared as they are
 //! written: a server that writes an equal value in another way only causes the pod to be decoded.
 
+use std::ops::Range;
+
 use berth_api::object::{TOPOLOGY_LABELS, placement};
 use serde::de::Error;
 
 use crate::json_text::{Index, JsonText, Malformed};
 use crate::pod_ref::PodRef;
 
+/// The pod in a line of a watch, as far as it is read.
+#[derive(Default)]
+pub(crate) struct DigestedPod<'a> {
+    pub(crate) pod: PodRef,
+    /// The texts of its parts; empty if the pod does not have them.
+    pub(crate) metadata: &'a [u8],
+    pub(crate) spec: &'a [u8],
+    pub(crate) status: &'a [u8],
+    /// Where in the bytes the fields of the specification are: all that are read but the node.
+    pub(crate) spec_fields: Range<usize>,
+}
+
 /// Reads the identity, the node and the added labels of the pod in a line of a watch. The other fields relevant to
 /// placement go to `bytes`: equal bytes mean equal values. With `readiness`, the condition `Ready` is one of them.
 ///
 /// # Errors
 /// The line is not JSON, has no object, or the object is not a pod.
-pub(crate) fn digest_line(
-    line: &[u8],
+pub(crate) fn digest_line<'a>(
+    line: &'a [u8],
     readiness: bool,
-    index: &mut Index,
+    index: &'a mut Index,
     bytes: &mut Vec<u8>,
-) -> Result<PodRef, serde_json::Error> {
+) -> Result<DigestedPod<'a>, serde_json::Error> {
     let mut digest = PlacementDigest {
         text: JsonText::new(line, index),
-        pod: PodRef::default(),
+        digested: DigestedPod::default(),
         has_object: false,
         readiness,
         bytes,
     };
     digest.read(Section::Line)?;
-    digest.pod.added_labels.sort_unstable();
+    digest.digested.pod.added_labels.sort_unstable();
     if !digest.text.is_at_end() || !digest.has_object {
         return Err(Error::custom("it is not one object that holds another"));
     }
-    Ok(digest.pod)
+    Ok(digest.digested)
 }
 
 impl From<Malformed> for serde_json::Error {
@@ -43,7 +57,7 @@ impl From<Malformed> for serde_json::Error {
 
 struct PlacementDigest<'a, 'b> {
     text: JsonText<'a>,
-    pod: PodRef,
+    digested: DigestedPod<'a>,
     has_object: bool,
     readiness: bool,
     bytes: &'b mut Vec<u8>,
@@ -68,23 +82,44 @@ impl PlacementDigest<'_, '_> {
                     self.has_object = true;
                     self.read(Section::Pod)?;
                 }
-                (Section::Pod, b"metadata") => self.read(Section::Metadata)?,
-                (Section::Pod, b"spec") => self.read(Section::Spec)?,
-                (Section::Pod, b"status") => self.read(Section::Status)?,
+                (Section::Pod, b"metadata") => {
+                    let at = self.text.at();
+                    self.read(Section::Metadata)?;
+                    self.digested.metadata = self.text.since(at);
+                }
+                (Section::Pod, b"spec") => {
+                    let (at, begin) = (self.text.at(), self.bytes.len());
+                    self.read(Section::Spec)?;
+                    self.digested.spec = self.text.since(at);
+                    self.digested.spec_fields = begin..self.bytes.len();
+                }
+                (Section::Pod, b"status") => {
+                    let at = self.text.at();
+                    self.read(Section::Status)?;
+                    self.digested.status = self.text.since(at);
+                }
                 (Section::Metadata, b"labels") => self.read(Section::Labels)?,
-                (Section::Metadata, b"namespace") => self.pod.namespace = self.string()?,
-                (Section::Metadata, b"name") => self.pod.name = self.string()?,
-                (Section::Metadata, b"uid") => self.pod.uid = self.string()?,
-                (Section::Metadata, b"resourceVersion") => self.pod.resource_version = self.string()?,
-                (Section::Spec, b"nodeName") => self.pod.node = self.string()?,
+                (Section::Metadata, b"namespace") => self.digested.pod.namespace = self.string()?,
+                (Section::Metadata, b"name") => self.digested.pod.name = self.string()?,
+                (Section::Metadata, b"uid") => self.digested.pod.uid = self.string()?,
+                (Section::Metadata, b"resourceVersion") => {
+                    self.digested.pod.resource_version = self.string()?;
+                }
+                (Section::Spec, b"nodeName") => self.digested.pod.node = self.string()?,
+                (Section::Spec, list) if is_one_of(list, &placement::CONTAINERS) => {
+                    self.elements(Section::Spec, list, placement::CONTAINER_FIELDS, true)?;
+                }
+                (Section::Spec, b"volumes") => {
+                    self.elements(Section::Spec, b"volumes", placement::VOLUME_FIELDS, false)?;
+                }
                 (Section::Status, b"conditions") => self.conditions()?,
                 (Section::Status, list) if is_one_of(list, &placement::CONTAINER_STATUSES) => {
-                    self.container_statuses(list)?;
+                    self.elements(Section::Status, list, placement::CONTAINER_STATUS_FIELDS, false)?;
                 }
                 (Section::Labels, label) if is_one_of(label, &TOPOLOGY_LABELS) => {
                     let label = String::from_utf8_lossy(label).into_owned();
                     let value = self.string()?;
-                    self.pod.added_labels.push((label, value));
+                    self.digested.pod.added_labels.push((label, value));
                 }
                 (section, key) => {
                     let value = self.text.value()?;
@@ -125,15 +160,20 @@ impl PlacementDigest<'_, '_> {
         Ok(())
     }
 
-    /// Statuses without resources do not matter.
-    fn container_statuses(&mut self, list: &[u8]) -> Result<(), Malformed> {
-        let mut statuses = self.text.array()?;
-        while self.text.has_next(&mut statuses)? {
-            let names = placement::CONTAINER_STATUS_FIELDS;
+    /// The elements of a list: all, or those that have one of these fields besides their name.
+    fn elements<const N: usize>(
+        &mut self,
+        section: Section,
+        list: &[u8],
+        names: [&str; N],
+        all: bool,
+    ) -> Result<(), Malformed> {
+        let mut elements = self.text.array()?;
+        while self.text.has_next(&mut elements)? {
             let values = self.text.members(names)?;
-            if names.iter().zip(values).any(|(name, value)| *name != "name" && !value.is_empty()) {
-                self.put(Section::Status, [list]);
-                self.put(Section::Status, values);
+            if all || names.iter().zip(values).any(|(name, value)| *name != "name" && !value.is_empty()) {
+                self.put(section, [list]);
+                self.put(section, values);
             }
         }
         Ok(())

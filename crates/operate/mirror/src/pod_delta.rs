@@ -5,15 +5,18 @@
 //! decodes a pod only if something else changed.
 
 use std::hash::{BuildHasher, RandomState};
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_api::object::{Pod, SharedParts};
-use berth_client::watch::{KubeObject, Line, read_object};
+use berth_api::object::volume::Volume;
+use berth_api::object::{Pod, PodSpec, Shared, SharedParts};
+use berth_client::watch::{KubeObject, Line};
 use rustc_hash::FxHashMap;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use crate::json_text::Index;
-use crate::placement_digest::digest_line;
+use crate::placement_digest::{DigestedPod, digest_line};
 use crate::pod_ref::PodRef;
 
 /// The object of an event of a pod.
@@ -66,10 +69,19 @@ struct Memory {
     digests: FxHashMap<u64, Digest>,
     /// What the pods that the receiver keeps have in common.
     parts: SharedParts,
+    specs: KnownSpecs,
     /// Kept for their capacity.
     index: Index,
     text: Vec<u8>,
 }
+
+/// The specifications that were read last, without their nodes, by the digest of what is read of their text: the many pods of a
+/// workload have one.
+#[derive(Default)]
+struct KnownSpecs(FxHashMap<u64, Shared<PodSpec>>);
+
+/// When there are this many, they are forgotten.
+const MOST_SPECS: usize = 4096;
 
 /// What was last reported of a pod.
 struct Digest {
@@ -111,9 +123,10 @@ impl PodReader {
     /// The object is not a pod.
     pub(crate) fn read(&self, line: &[u8], kind: Line) -> Result<PodDelta, serde_json::Error> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let Memory { digests, parts, index, text } = &mut *memory;
+        let Memory { digests, parts, specs, index, text } = &mut *memory;
         text.clear();
-        let pod = digest_line(line, self.readiness, index, text)?;
+        let mut digested = digest_line(line, self.readiness, index, text)?;
+        let pod = mem::take(&mut digested.pod);
         let uid = self.key.hash_one(&pod.uid);
         if kind == Line::Deleted {
             digests.remove(&uid);
@@ -138,11 +151,50 @@ impl PodReader {
                 _ => {}
             }
         }
-        let mut pod: Pod = read_object(line)?;
-        parts.share(&mut pod);
-        let pod = Arc::new(pod);
+        let fields = self.key.hash_one(&text[digested.spec_fields.clone()]);
+        let pod = Arc::new(read_pod(&digested, pod.node, fields, specs, parts)?);
         digests.insert(uid, Digest { value, added_labels, is_bound, is_kept: (self.keeps)(&pod) });
         Ok(PodDelta::Pod(pod))
+    }
+}
+
+/// Reads a pod. The specification is read only if none with these `fields` is known.
+fn read_pod(
+    digested: &DigestedPod<'_>,
+    node: String,
+    fields: u64,
+    KnownSpecs(specs): &mut KnownSpecs,
+    parts: &mut SharedParts,
+) -> Result<Pod, serde_json::Error> {
+    let mut spec = match specs.get(&fields) {
+        Some(known) => known.clone(),
+        None => {
+            let mut spec: Shared<PodSpec> = read_part(digested.spec)?;
+            spec.node_name.clear();
+            if !spec.volumes.iter().all(Volume::has_source) {
+                spec.volumes.retain(Volume::has_source);
+            }
+            parts.share_spec(&mut spec);
+            if specs.len() >= MOST_SPECS {
+                specs.clear();
+            }
+            specs.insert(fields, spec.clone());
+            spec
+        }
+    };
+    if !node.is_empty() {
+        spec.node_name = node;
+    }
+    let mut pod = Pod { metadata: read_part(digested.metadata)?, spec, status: read_part(digested.status)? };
+    parts.share_others(&mut pod);
+    Ok(pod)
+}
+
+/// A part of a pod, empty if the pod does not have it.
+fn read_part<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, serde_json::Error> {
+    match text {
+        [] | b"null" => Ok(T::default()),
+        text => serde_json::from_slice(text),
     }
 }
 

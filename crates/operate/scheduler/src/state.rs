@@ -27,7 +27,7 @@ fn without_rules(pod: &Pod) -> Pod {
         ..PodSpec::default()
     };
     let metadata = ObjectMeta { annotations: Default::default(), ..pod.metadata.clone() };
-    Pod { metadata, spec, status: pod.status.clone() }
+    Pod { metadata, spec: spec.into(), status: pod.status.clone() }
 }
 
 /// The PodDisruptionBudgets, as preemption takes them.

@@ -121,8 +121,8 @@ fn pod(simulation: &Simulation, namespace: Option<&str>, name: &str) -> Result<F
 /// The error about a pod of this name that has ended.
 fn ended(simulation: &Simulation, namespace: Option<&str>, name: &str) -> Option<CliError> {
     let is_it = |key: &NamespacedName| key.name() == name && namespace.is_none_or(|n| key.namespace() == n);
-    let (key, PodStatus { phase, reason, message, .. }) =
-        simulation.ended().iter().find(|(key, _)| is_it(key))?;
+    let (key, status) = simulation.ended().iter().find(|(key, _)| is_it(key))?;
+    let PodStatus { phase, reason, message, .. } = &**status;
     let why = [phase, reason, message].into_iter().filter(|text| !text.is_empty());
     let why = why.map(String::as_str).collect::<Vec<_>>().join(": ");
     Some(CliError::NotFound(format!(

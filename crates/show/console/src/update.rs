@@ -52,9 +52,9 @@ impl Update {
         let conditions = &mut pod.status.conditions;
         conditions.retain(|condition| CONDITIONS.contains(&condition.condition_type.as_str()));
         conditions.shrink_to_fit();
-        let spec = &mut pod.spec;
+        let spec = &mut *pod.spec;
         // Volumes of other sources decide nothing.
-        spec.volumes.retain(|volume| *volume != Volume { name: volume.name.clone(), ..Volume::default() });
+        spec.volumes.retain(Volume::has_source);
         spec.volumes.shrink_to_fit();
         spec.tolerations.shrink_to_fit();
         spec.topology_spread_constraints.shrink_to_fit();

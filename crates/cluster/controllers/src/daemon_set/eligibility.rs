@@ -36,8 +36,8 @@ impl Eligibility {
         Some(Eligibility {
             required: required.map(|r| NodeSelectorRule::parse(r, String::new(), Dialect::V1, false)),
             tolerations: Tolerations::parse(&pod.spec.tolerations).in_force(gates),
-            node_name: pod.spec.node_name,
-            node_selector: pod.spec.node_selector,
+            node_name: pod.spec.node_name.clone(),
+            node_selector: pod.spec.node_selector.clone(),
         })
     }
 

@@ -227,14 +227,16 @@ impl PodView {
                 host_network: spec.host_network,
                 resource_claims: spec.resource_claims.clone().into(),
                 ..PodSpec::default()
-            },
+            }
+            .into(),
             status: PodStatus {
                 node_allocatable_resource_claim_statuses: self
                     .status
                     .node_allocatable_resource_claim_statuses
                     .clone(),
                 ..PodStatus::default()
-            },
+            }
+            .into(),
         }
     }
 }

@@ -15,7 +15,7 @@ pub fn default_pod(pod: &mut Pod) {
     if pod.metadata.namespace.is_empty() {
         pod.metadata.namespace = "default".to_owned();
     }
-    let spec = &mut pod.spec;
+    let spec = &mut *pod.spec;
     if spec.scheduler_name.is_empty() {
         spec.scheduler_name = "default-scheduler".to_owned();
     }

@@ -21,8 +21,9 @@ pub struct Affinity {
 }
 
 impl Empty for Affinity {
-    const EMPTY: &'static Self =
-        &Affinity { node_affinity: None, pod_affinity: None, pod_anti_affinity: None };
+    fn empty() -> &'static Self {
+        &Affinity { node_affinity: None, pod_affinity: None, pod_anti_affinity: None }
+    }
 }
 
 /// Node affinity.

@@ -19,9 +19,13 @@ pub struct NamespacedName {
 impl NamespacedName {
     /// The name of an object; `namespace` is empty for a cluster-scoped one.
     pub fn new(namespace: &str, name: &str) -> NamespacedName {
-        let text = if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() };
-        let name_at = if namespace.is_empty() { 0 } else { namespace.len() as u32 + 1 };
-        NamespacedName { text, name_at }
+        match namespace {
+            "" => NamespacedName { text: name.into(), name_at: 0 },
+            _ => NamespacedName {
+                text: [namespace, "/", name].concat().into(),
+                name_at: namespace.len() as u32 + 1,
+            },
+        }
     }
 
     /// The namespace; empty for a cluster-scoped object.

@@ -14,8 +14,8 @@ use crate::syntax::annotations::{
 pub const METADATA_FIELDS: [&str; 5] =
     ["labels", "annotations", "ownerReferences", "creationTimestamp", "deletionTimestamp"];
 
-/// The fields of `spec` that placement or the scheduling queue reads, besides `nodeName`.
-pub const SPEC_FIELDS: [&str; 18] = [
+/// The fields of `spec` that are read, besides `nodeName`.
+pub const SPEC_FIELDS: [&str; 20] = [
     "nodeSelector",
     "affinity",
     "tolerations",
@@ -34,6 +34,35 @@ pub const SPEC_FIELDS: [&str; 18] = [
     "hostUsers",
     "resourceClaims",
     "schedulingGroup",
+    "runtimeClassName",
+    "os",
+];
+
+/// The lists of containers in `spec`. Of each container, placement reads the [`CONTAINER_FIELDS`].
+pub const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
+
+/// The fields of a container that placement reads.
+pub const CONTAINER_FIELDS: [&str; 6] =
+    ["name", "image", "resources", "ports", "restartPolicy", "restartPolicyRules"];
+
+/// The fields of a volume in `spec` that are read. Those with none but a name do not matter.
+pub const VOLUME_FIELDS: [&str; 16] = [
+    "name",
+    "persistentVolumeClaim",
+    "ephemeral",
+    "csi",
+    "awsElasticBlockStore",
+    "gcePersistentDisk",
+    "azureDisk",
+    "azureFile",
+    "cinder",
+    "vsphereVolume",
+    "portworxVolume",
+    "iscsi",
+    "rbd",
+    "image",
+    "emptyDir",
+    "hostPath",
 ];
 
 /// The fields of `status` that placement or the scheduling queue reads, besides `conditions`.
@@ -114,7 +143,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::object::{ContainerStatus, ObjectMeta, PodSpec, PodStatus};
+    use crate::object::volume::Volume;
+    use crate::object::{Container, ContainerStatus, ObjectMeta, PodSpec, PodStatus};
 
     /// Finds out which fields a type reads.
     struct FieldsOf<'a>(&'a mut Vec<&'static str>);
@@ -166,7 +196,9 @@ mod tests {
                 "deletionGracePeriodSeconds",
             ],
         );
-        assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName", "runtimeClassName", "os"]);
+        assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName"]);
+        assert_listed::<Container>(&CONTAINER_FIELDS, &[]);
+        assert_listed::<Volume>(&VOLUME_FIELDS, &[]);
         assert_listed::<PodStatus>(
             &[&STATUS_FIELDS[..], &CONTAINER_STATUSES].concat(),
             &["conditions", "reason", "message", "extendedResourceClaimStatus"],

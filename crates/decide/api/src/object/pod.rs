@@ -1,10 +1,12 @@
 //! Pods.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::shared::Empty;
 use super::volume::Volume;
 use super::{
     Affinity, Condition, LabelSelector, ObjectMeta, ResourceList, ResourceRequirements, Shared, StringMap,
@@ -55,10 +57,10 @@ pub struct Pod {
     pub metadata: ObjectMeta,
     /// Specification.
     #[serde(deserialize_with = "nullable")]
-    pub spec: PodSpec,
+    pub spec: Shared<PodSpec>,
     /// Status.
     #[serde(deserialize_with = "nullable")]
-    pub status: PodStatus,
+    pub status: Shared<PodStatus>,
 }
 
 impl Pod {
@@ -70,7 +72,7 @@ impl Pod {
     /// Reason and message of its node, if that rejected the pod and no controller replaces it: the pod does not run until a user
     /// creates it again.
     pub fn lasting_rejection(&self) -> Option<(&str, &str)> {
-        let PodStatus { phase, reason, message, .. } = &self.status;
+        let PodStatus { phase, reason, message, .. } = &*self.status;
         let is_left = !self.metadata.is_deleting() && self.metadata.controller().is_none();
         node_rejection(phase, reason, message).filter(|_| is_left && !self.spec.node_name.is_empty())
     }
@@ -102,7 +104,7 @@ impl Pod {
     pub fn awaits_node_admission(&self) -> bool {
         const OF_KUBELET: [&str; 4] =
             ["Initialized", "Ready", "ContainersReady", "PodReadyToStartContainers"];
-        let PodStatus { phase, start_time, conditions, .. } = &self.status;
+        let PodStatus { phase, start_time, conditions, .. } = &*self.status;
         !self.spec.node_name.is_empty()
             && matches!(phase.as_str(), "" | "Pending")
             && start_time.is_none()
@@ -121,7 +123,7 @@ impl Pod {
 }
 
 /// `spec` of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
     /// The node that the pod is bound to; empty while it is pending.
@@ -187,6 +189,13 @@ pub struct PodSpec {
     /// The group of pods that it is scheduled with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_group: Option<PodSchedulingGroup>,
+}
+
+impl Empty for PodSpec {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<PodSpec> = LazyLock::new(PodSpec::default);
+        &EMPTY
+    }
 }
 
 /// The operating system of a pod.
@@ -441,6 +450,13 @@ pub struct ContainerExtendedResourceRequest {
     /// Name of the request in the claim.
     #[serde(deserialize_with = "nullable")]
     pub request_name: String,
+}
+
+impl Empty for PodStatus {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<PodStatus> = LazyLock::new(PodStatus::default);
+        &EMPTY
+    }
 }
 
 impl PodStatus {

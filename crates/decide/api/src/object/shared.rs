@@ -11,18 +11,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A value that several objects may share. It is read and changed like a `T`; a change copies it when it is shared.
 pub struct Shared<T>(pub(super) Option<Arc<T>>);
 
-/// A type with an empty value, which takes no memory as a [`Shared`].
+/// A type with an empty value, its default, which takes no memory as a [`Shared`].
 pub trait Empty: 'static {
     /// The empty value.
-    const EMPTY: &'static Self;
+    fn empty() -> &'static Self;
 }
 
 impl<T: 'static> Empty for Vec<T> {
-    const EMPTY: &'static Self = &Vec::new();
+    fn empty() -> &'static Self {
+        const { &Vec::new() }
+    }
 }
 
 impl<K: 'static, V: 'static> Empty for BTreeMap<K, V> {
-    const EMPTY: &'static Self = &BTreeMap::new();
+    fn empty() -> &'static Self {
+        const { &BTreeMap::new() }
+    }
 }
 
 impl<T> Default for Shared<T> {
@@ -41,7 +45,10 @@ impl<T: Empty> Deref for Shared<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_deref().unwrap_or(T::EMPTY)
+        match &self.0 {
+            Some(value) => value,
+            None => T::empty(),
+        }
     }
 }
 
@@ -53,7 +60,7 @@ impl<T: Empty + Clone + Default> DerefMut for Shared<T> {
 
 impl<T: Empty + PartialEq> From<T> for Shared<T> {
     fn from(value: T) -> Self {
-        Shared((value != *T::EMPTY).then(|| Arc::new(value)))
+        Shared((value != *T::empty()).then(|| Arc::new(value)))
     }
 }
 

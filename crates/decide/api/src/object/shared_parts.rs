@@ -5,8 +5,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::{
-    Affinity, Container, ContainerStatus, OwnerReference, Pod, Shared, StringMap, Toleration,
-    TopologySpreadConstraint, volume::Volume,
+    Affinity, Container, ContainerStatus, OwnerReference, Pod, PodSpec, PodStatus, Shared, StringMap,
+    Toleration, TopologySpreadConstraint, volume::Volume,
 };
 
 /// The parts of pods that are in use, each once.
@@ -19,16 +19,26 @@ pub struct SharedParts {
     constraints: Parts<Vec<TopologySpreadConstraint>>,
     volumes: Parts<Vec<Volume>>,
     containers: Parts<Vec<Container>>,
-    statuses: Parts<Vec<ContainerStatus>>,
+    container_statuses: Parts<Vec<ContainerStatus>>,
+    /// Of pods without a node: it is different in each of the others.
+    specs: Parts<PodSpec>,
+    statuses: Parts<PodStatus>,
 }
 
 impl SharedParts {
     /// Makes the pod share the parts that equal those of other pods. Quantities of equal amounts are equal, however they are written.
     pub fn share(&mut self, pod: &mut Pod) {
-        let Pod { metadata, spec, status } = pod;
-        self.maps.share(&mut metadata.labels);
-        self.maps.share(&mut metadata.annotations);
-        self.owners.share(&mut metadata.owner_references);
+        self.share_spec(&mut pod.spec);
+        self.share_others(pod);
+    }
+
+    /// The same for the specification alone.
+    pub fn share_spec(&mut self, shared: &mut Shared<PodSpec>) {
+        let is_pending = shared.node_name.is_empty();
+        if is_pending && self.specs.replace(shared) {
+            return;
+        }
+        let spec = &mut **shared;
         self.maps.share(&mut spec.node_selector);
         if let Some(affinity) = &mut spec.affinity {
             self.affinity.share(affinity);
@@ -38,8 +48,25 @@ impl SharedParts {
         self.volumes.share(&mut spec.volumes);
         self.containers.share(&mut spec.init_containers);
         self.containers.share(&mut spec.containers);
-        self.statuses.share(&mut status.container_statuses);
-        self.statuses.share(&mut status.init_container_statuses);
+        if is_pending {
+            self.specs.share(shared);
+        }
+    }
+
+    /// The same for all but the specification.
+    pub fn share_others(&mut self, pod: &mut Pod) {
+        self.maps.share(&mut pod.metadata.labels);
+        self.maps.share(&mut pod.metadata.annotations);
+        self.owners.share(&mut pod.metadata.owner_references);
+        if pod.spec.node_name.is_empty() {
+            return self.statuses.share(&mut pod.status);
+        }
+        let lists = [&pod.status.container_statuses, &pod.status.init_container_statuses];
+        if lists.iter().any(|list| !list.is_empty()) {
+            let status = &mut *pod.status;
+            self.container_statuses.share(&mut status.container_statuses);
+            self.container_statuses.share(&mut status.init_container_statuses);
+        }
     }
 }
 
@@ -58,12 +85,19 @@ impl<T> Default for Parts<T> {
 }
 
 impl<T: Eq + Hash> Parts<T> {
-    fn share(&mut self, Shared(part): &mut Shared<T>) {
-        let Some(part) = part else { return };
-        if let Some(known) = self.values.get(&**part) {
-            *part = Arc::clone(known);
+    /// Puts the known value in place of an equal one. False if there is none.
+    fn replace(&self, Shared(part): &mut Shared<T>) -> bool {
+        let Some(part) = part else { return true };
+        let Some(known) = self.values.get(&**part) else { return false };
+        *part = Arc::clone(known);
+        true
+    }
+
+    fn share(&mut self, shared: &mut Shared<T>) {
+        if self.replace(shared) {
             return;
         }
+        let Shared(Some(part)) = shared else { return };
         if self.values.len() >= self.sweep_at {
             self.values.retain(|value| Arc::strong_count(value) > 1);
             self.sweep_at = 64.max(self.values.len() * 2);
@@ -92,6 +126,8 @@ mod tests {
         let (mut a, mut b, mut c) = (pod("a", "web"), pod("b", "web"), pod("c", "db"));
         [&mut a, &mut b, &mut c].into_iter().for_each(|pod| parts.share(pod));
         assert!(std::ptr::eq(&*a.metadata.labels, &*b.metadata.labels));
+        assert!(std::ptr::eq(&*a.spec, &*c.spec));
+        c.spec.node_name = "n".to_owned();
         assert!(std::ptr::eq(&*a.spec.containers, &*c.spec.containers));
         assert_ne!(a.metadata.labels, c.metadata.labels);
         b.metadata.labels.insert("app".to_owned(), "cache".to_owned());

@@ -73,7 +73,7 @@ fn compare(pod: &Value, expected: &Value, differ: &mut dyn FnMut(&str, String, S
         return;
     }
     let wanted = expected.get("admittedAffinity").map(|affinity| comparable(decoded(Some(affinity))));
-    let got = pod.spec.affinity.map(|affinity| comparable(Affinity::clone(&affinity)));
+    let got = pod.spec.affinity.as_ref().map(|affinity| comparable(Affinity::clone(affinity)));
     if got != wanted {
         differ("admittedAffinity", format!("{wanted:?}"), format!("{got:?}"));
     }

@@ -284,10 +284,9 @@ fn judge(
         check_node(without, pod, profile, options, node)
             .map_err(|e| format!("{} on {node}: {e}", pod.key()))?;
         let mut with = without.clone();
-        with.pods.push(Pod {
-            spec: berth_api::object::PodSpec { node_name: node.to_owned(), ..pod.spec.clone() },
-            ..pod.clone()
-        });
+        let mut bound = pod.clone();
+        bound.spec.node_name = node.to_owned();
+        with.pods.push(bound);
         let (before, after) = (broken_keys(without, options), broken_keys(&with, options));
         match after.difference(&before).next() {
             Some(key) => Err(format!("{} comes to {node} and breaks {key}", pod.key())),

@@ -57,7 +57,7 @@ impl Trial<'_> {
     fn after_changing(&mut self, problem: &Problem, node: &str) -> Option<Repair> {
         // The pod with the rules that the node alone decides.
         let mut plain = self.pod.clone();
-        let spec = &mut plain.pod.spec;
+        let spec = &mut *plain.pod.spec;
         for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut()) {
             container.resources = Default::default();
             container.ports.clear();

@@ -40,7 +40,7 @@ pub(crate) fn recreate(pod: &mut Pod, node: Option<&Node>) {
     let labels = labels_of_binding(pod, node);
     pod.spec.node_name.clear();
     let resource_claim_statuses = std::mem::take(&mut pod.status.resource_claim_statuses);
-    pod.status = PodStatus { resource_claim_statuses, ..PodStatus::default() };
+    pod.status = PodStatus { resource_claim_statuses, ..PodStatus::default() }.into();
     for key in labels {
         pod.metadata.labels.remove(key);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use berth_api::object::device::ResourceClaim;
 use berth_api::object::{
-    GroupKey, GroupRules, NamespacedName, Node, Pod, PodDisruptionBudget, PodStatus, RuntimeClass,
+    GroupKey, GroupRules, NamespacedName, Node, Pod, PodDisruptionBudget, PodStatus, RuntimeClass, Shared,
 };
 use berth_api::policy::PlacementPolicy;
 use berth_api::rules::{KnownNamespaces, PodRules};
@@ -61,7 +61,7 @@ pub struct Simulation {
     pub(crate) budget_objects: Arc<[PodDisruptionBudget]>,
     pub(super) warnings: Vec<String>,
     /// The pods of the input that have ended, apart from those that a node rejected and no controller replaces.
-    pub(super) ended: BTreeMap<NamespacedName, PodStatus>,
+    pub(super) ended: BTreeMap<NamespacedName, Shared<PodStatus>>,
     pub(crate) workloads: Workloads,
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(crate) namespaces: KnownNamespaces,
@@ -119,7 +119,7 @@ impl Simulation {
     }
 
     /// The pods of the input that have ended and are not in [`Simulation::pods`].
-    pub fn ended(&self) -> &BTreeMap<NamespacedName, PodStatus> {
+    pub fn ended(&self) -> &BTreeMap<NamespacedName, Shared<PodStatus>> {
         &self.ended
     }
 

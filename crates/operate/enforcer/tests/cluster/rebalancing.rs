@@ -68,7 +68,7 @@ async fn cordon(world: &World, node: &str, is_cordoned: bool) {
 async fn by_node(world: &World, app: &str, n: usize) -> BTreeMap<String, usize> {
     let mut by_node = BTreeMap::new();
     for pod in world.until_ready(app, n).await {
-        *by_node.entry(pod.spec.node_name).or_default() += 1;
+        *by_node.entry(pod.spec.node_name.clone()).or_default() += 1;
     }
     by_node
 }

@@ -119,8 +119,8 @@ impl QueuedPod {
 pub(crate) struct QueuedPods {
     /// Boxed: the table has up to twice as many places as pods.
     by_id: FxHashMap<PodId, Box<QueuedPod>>,
-    /// By the hash of the uid, which users can write.
-    by_uid: HashTable<PodId>,
+    /// By the hash of the uid, which users can write. It is kept: a table that grows would look at every pod for it.
+    by_uid: HashTable<(u64, PodId)>,
     hasher: RandomState,
     last_id: u64,
 }
@@ -136,16 +136,14 @@ impl QueuedPods {
         let id = self.new_id();
         let hash = self.hash(&pod.pod.metadata.uid);
         self.by_id.insert(id, Box::new(pod));
-        let QueuedPods { by_id, by_uid, hasher, .. } = self;
-        let hash_of = |id: &PodId| by_id.get(id).map_or(0, |pod| hasher.hash_one(&*pod.pod.metadata.uid));
-        by_uid.insert_unique(hash, id, hash_of);
+        self.by_uid.insert_unique(hash, (hash, id), |(hash, _)| *hash);
         id
     }
 
     pub(crate) fn remove(&mut self, id: PodId) -> Option<QueuedPod> {
         let removed = self.by_id.remove(&id)?;
-        if let Ok(entry) = self.by_uid.find_entry(self.hash(&removed.pod.metadata.uid), |known| *known == id)
-        {
+        let hash = self.hash(&removed.pod.metadata.uid);
+        if let Ok(entry) = self.by_uid.find_entry(hash, |(_, known)| *known == id) {
             entry.remove();
         }
         Some(*removed)
@@ -160,8 +158,11 @@ impl QueuedPods {
     }
 
     pub(crate) fn id(&self, uid: &str) -> Option<PodId> {
-        let has_uid = |id: &PodId| self.by_id.get(id).is_some_and(|pod| *pod.pod.metadata.uid == *uid);
-        self.by_uid.find(self.hash(uid), has_uid).copied()
+        let hash = self.hash(uid);
+        let has_uid = |(known, id): &(u64, PodId)| {
+            *known == hash && self.by_id.get(id).is_some_and(|pod| *pod.pod.metadata.uid == *uid)
+        };
+        self.by_uid.find(hash, has_uid).map(|(_, id)| *id)
     }
 
     pub(crate) fn get(&self, id: PodId) -> Option<&QueuedPod> {

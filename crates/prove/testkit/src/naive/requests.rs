@@ -33,7 +33,7 @@ pub fn pod_requests(pod: &Pod, missing: &ResourceList) -> ResourceList {
     let spec = |container: &Container| container.resources.requests.clone();
     let fallback = |container: &Container| if infeasible { ResourceList::new() } else { spec(container) };
     let status = |container: &Container| {
-        let PodStatus { container_statuses, init_container_statuses, .. } = &pod.status;
+        let PodStatus { container_statuses, init_container_statuses, .. } = &*pod.status;
         container_statuses.iter().chain(init_container_statuses).find(|s| s.name == container.name).cloned()
     };
     let allocated = |container: &Container| {

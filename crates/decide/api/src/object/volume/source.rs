@@ -74,6 +74,11 @@ impl Volume {
         Volume { name: name.to_owned(), persistent_volume_claim: Some(claim), ..Volume::default() }
     }
 
+    /// Whether its source is one that is read: of other sources, such as the token of a service account, nothing but the name is.
+    pub fn has_source(&self) -> bool {
+        *self != Volume { name: self.name.clone(), ..Volume::default() }
+    }
+
     /// Whether placement depends on it. Nearly every pod has others, such as the token of its service account.
     pub fn matters(&self) -> bool {
         let Volume { persistent_volume_claim, ephemeral, csi, iscsi, rbd, image, .. } = self;

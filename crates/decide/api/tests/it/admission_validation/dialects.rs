@@ -131,7 +131,7 @@ fn proposal_fields_in_the_spec() {
              value: \"bad key\": {LABEL_KEY}"
         )]
     );
-    let rules = pod.spec.affinity.and_then(|a| a.pod_affinity.clone()).expect("pod affinity");
+    let rules = pod.spec.affinity.as_ref().and_then(|a| a.pod_affinity.clone()).expect("pod affinity");
     let term = &rules.required_during_scheduling_required_during_execution[0];
     assert_eq!(term.namespaces, Some(vec![]));
     assert_eq!(term.label_selector.as_ref().map(|s| s.match_expressions.len()), Some(1), "app is merged");
@@ -145,7 +145,7 @@ fn proposal_fields_in_the_spec() {
         )
     };
     assert_eq!(admission.warnings, [off("nodeAffinity"), off("podAffinity"), off("podAntiAffinity")]);
-    let affinity = serde_json::to_value(pod.spec.affinity).expect("JSON");
+    let affinity = serde_json::to_value(&pod.spec.affinity).expect("JSON");
     assert_eq!(affinity, json!({"nodeAffinity": {}, "podAffinity": {}, "podAntiAffinity": {}}));
 }
 

@@ -130,7 +130,7 @@ fn label_keys_are_merged_before_validation() {
             "spec.topologySpreadConstraints[0][1]: Invalid value: \"app\": exists in both matchLabelKeys and labelSelector"
         ]
     );
-    let affinity = serde_json::to_value(pod.spec.affinity).expect("JSON");
+    let affinity = serde_json::to_value(&pod.spec.affinity).expect("JSON");
     assert_eq!(
         affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"],
         json!({"matchExpressions": [{"key": "tier", "operator": "Exists"},

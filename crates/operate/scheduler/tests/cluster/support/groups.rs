@@ -60,7 +60,7 @@ pub async fn until_shown(world: &World, path: &str, status: &str, reason: &str) 
 /// The nodes of the pods with a prefix, empty for those that are not bound.
 pub async fn nodes_of(world: &World, prefix: &str) -> Vec<String> {
     let pods = world.pods().await.into_iter().filter(|pod| pod.metadata.name.starts_with(prefix));
-    pods.map(|pod| pod.spec.node_name).collect()
+    pods.map(|pod| pod.spec.node_name.clone()).collect()
 }
 
 pub async fn classes(world: &World) {

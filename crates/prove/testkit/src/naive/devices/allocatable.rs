@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::device::{AllocationResult, Device, DeviceRequestAllocationResult, ResourceClaim};
-use berth_api::object::{Container, Node, NodeAllocatableResourceClaimStatus, Pod, PodStatus, ResourceList};
+use berth_api::object::{Container, Node, NodeAllocatableResourceClaimStatus, Pod, ResourceList};
 use berth_api::syntax::quantity::Quantity;
 
 use super::super::requests::{allocatable, amount, is_pod_level_resource, pod_requests, taken_by};
@@ -78,7 +78,7 @@ pub(super) fn taken(
     let mut without_budget = with_status.clone();
     without_budget.spec.resources = None;
     let of_spec = |pod: &Pod| {
-        let pod = Pod { status: PodStatus::default(), ..pod.clone() };
+        let pod = Pod { status: Default::default(), ..pod.clone() };
         pod_requests(&pod, &ResourceList::new())
     };
     let (of_containers, of_budget) = (of_spec(&without_budget), of_spec(q.pod));
