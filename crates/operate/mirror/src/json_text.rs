@@ -92,11 +92,6 @@ impl<'a> JsonText<'a> {
         self.at
     }
 
-    /// What has been read since it was there.
-    pub(crate) fn since(&self, at: usize) -> &'a [u8] {
-        &self.text[at..self.at]
-    }
-
     /// Begins an object, whose members are read with [`JsonText::next_key`].
     pub(crate) fn object(&mut self) -> Result<Items, Malformed> {
         self.begin(b'{', b'}')

@@ -13,12 +13,14 @@ use crate::pod_ref::PodRef;
 
 /// The pod in a line of a watch, as far as it is read.
 #[derive(Default)]
-pub(crate) struct DigestedPod<'a> {
+pub(crate) struct DigestedPod {
     pub(crate) pod: PodRef,
-    /// The texts of its parts; empty if the pod does not have them.
-    pub(crate) metadata: &'a [u8],
-    pub(crate) spec: &'a [u8],
-    pub(crate) status: &'a [u8],
+    /// Where in the line its parts are; empty if the pod does not have them.
+    pub(crate) metadata: Range<usize>,
+    /// The longest part of the metadata, which nobody reads.
+    pub(crate) managed_fields: Range<usize>,
+    pub(crate) spec: Range<usize>,
+    pub(crate) status: Range<usize>,
     /// Where in the bytes the fields of the specification are: all that are read but the node.
     pub(crate) spec_fields: Range<usize>,
 }
@@ -28,12 +30,12 @@ pub(crate) struct DigestedPod<'a> {
 ///
 /// # Errors
 /// The line is not JSON, has no object, or the object is not a pod.
-pub(crate) fn digest_line<'a>(
-    line: &'a [u8],
+pub(crate) fn digest_line(
+    line: &[u8],
     readiness: bool,
-    index: &'a mut Index,
+    index: &mut Index,
     bytes: &mut Vec<u8>,
-) -> Result<DigestedPod<'a>, serde_json::Error> {
+) -> Result<DigestedPod, serde_json::Error> {
     let mut digest = PlacementDigest {
         text: JsonText::new(line, index),
         digested: DigestedPod::default(),
@@ -57,7 +59,7 @@ impl From<Malformed> for serde_json::Error {
 
 struct PlacementDigest<'a, 'b> {
     text: JsonText<'a>,
-    digested: DigestedPod<'a>,
+    digested: DigestedPod,
     has_object: bool,
     readiness: bool,
     bytes: &'b mut Vec<u8>,
@@ -85,18 +87,18 @@ impl PlacementDigest<'_, '_> {
                 (Section::Pod, b"metadata") => {
                     let at = self.text.at();
                     self.read(Section::Metadata)?;
-                    self.digested.metadata = self.text.since(at);
+                    self.digested.metadata = at..self.text.at();
                 }
                 (Section::Pod, b"spec") => {
                     let (at, begin) = (self.text.at(), self.bytes.len());
                     self.read(Section::Spec)?;
-                    self.digested.spec = self.text.since(at);
+                    self.digested.spec = at..self.text.at();
                     self.digested.spec_fields = begin..self.bytes.len();
                 }
                 (Section::Pod, b"status") => {
                     let at = self.text.at();
                     self.read(Section::Status)?;
-                    self.digested.status = self.text.since(at);
+                    self.digested.status = at..self.text.at();
                 }
                 (Section::Metadata, b"labels") => self.read(Section::Labels)?,
                 (Section::Metadata, b"namespace") => self.digested.pod.namespace = self.string()?,
@@ -104,6 +106,10 @@ impl PlacementDigest<'_, '_> {
                 (Section::Metadata, b"uid") => self.digested.pod.uid = self.string()?,
                 (Section::Metadata, b"resourceVersion") => {
                     self.digested.pod.resource_version = self.string()?;
+                }
+                (Section::Metadata, b"managedFields") => {
+                    let length = self.text.value()?.len();
+                    self.digested.managed_fields = self.text.at() - length..self.text.at();
                 }
                 (Section::Spec, b"nodeName") => self.digested.pod.node = self.string()?,
                 (Section::Spec, list) if is_one_of(list, &placement::CONTAINERS) => {

@@ -152,7 +152,7 @@ impl PodReader {
             }
         }
         let fields = self.key.hash_one(&text[digested.spec_fields.clone()]);
-        let pod = Arc::new(read_pod(&digested, pod.node, fields, specs, parts)?);
+        let pod = Arc::new(read_pod(line, &digested, pod.node, fields, specs, parts)?);
         digests.insert(uid, Digest { value, added_labels, is_bound, is_kept: (self.keeps)(&pod) });
         Ok(PodDelta::Pod(pod))
     }
@@ -160,16 +160,18 @@ impl PodReader {
 
 /// Reads a pod. The specification is read only if none with these `fields` is known.
 fn read_pod(
-    digested: &DigestedPod<'_>,
+    line: &[u8],
+    digested: &DigestedPod,
     node: String,
     fields: u64,
     KnownSpecs(specs): &mut KnownSpecs,
     parts: &mut SharedParts,
 ) -> Result<Pod, serde_json::Error> {
+    let DigestedPod { metadata, managed_fields, spec, status, .. } = digested;
     let mut spec = match specs.get(&fields) {
         Some(known) => known.clone(),
         None => {
-            let mut spec: Shared<PodSpec> = read_part(digested.spec)?;
+            let mut spec: Shared<PodSpec> = read_part(&line[spec.clone()])?;
             spec.node_name.clear();
             if !spec.volumes.iter().all(Volume::has_source) {
                 spec.volumes.retain(Volume::has_source);
@@ -185,7 +187,15 @@ fn read_pod(
     if !node.is_empty() {
         spec.node_name = node;
     }
-    let mut pod = Pod { metadata: read_part(digested.metadata)?, spec, status: read_part(digested.status)? };
+    let metadata = match managed_fields.is_empty() {
+        true => read_part(&line[metadata.clone()]),
+        false => {
+            let (before, after) =
+                (&line[metadata.start..managed_fields.start], &line[managed_fields.end..metadata.end]);
+            read_part(&[before, b"null", after].concat())
+        }
+    };
+    let mut pod = Pod { metadata: metadata?, spec, status: read_part(&line[status.clone()])? };
     parts.share_others(&mut pod);
     Ok(pod)
 }
@@ -284,9 +294,9 @@ mod tests {
         assert!(matches!(read(&reader, Line::Changed, &object), PodDelta::Pod(_)));
     }
 
-    #[test]
-    fn every_change_that_placement_or_the_enforcer_sees_is_reported() {
-        for (path, value) in [
+    /// Changes that placement or the enforcer sees.
+    fn changes() -> Vec<(&'static str, Value)> {
+        vec![
             ("/metadata/labels", json!({"x": "2"})),
             ("/metadata/labels", json!({"x": "1", "y": ""})),
             ("/metadata/labels", Value::Null),
@@ -313,7 +323,12 @@ mod tests {
             ),
             ("/status/resources", json!({"requests": {"cpu": "1"}})),
             ("/status/allocatedResources", json!({"cpu": "1"})),
-        ] {
+        ]
+    }
+
+    #[test]
+    fn every_change_that_placement_or_the_enforcer_sees_is_reported() {
+        for (path, value) in changes() {
             let (reader, mut object) = (PodReader::new(|_| true), pod());
             read(&reader, Line::Changed, &object);
             let (parent, field) = path.rsplit_once('/').unwrap();
@@ -322,6 +337,56 @@ mod tests {
             let expected: Pod = serde_json::from_value(object).unwrap();
             assert_eq!(delta, PodDelta::Pod(Arc::new(expected)), "{path}");
         }
+    }
+
+    #[test]
+    fn pods_are_read_as_they_are_whatever_was_read_before() {
+        let claim = json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}});
+        let more = [
+            ("/spec/nodeName", json!("node-1")),
+            ("/spec/volumes", json!([claim])),
+            ("/spec/initContainers", json!([{"name": "c"}])),
+            ("/spec/containers", json!([{"name": "c"}, {"name": "d"}])),
+            ("/spec/containers/0/image", json!("i")),
+            ("/spec/containers/0/ports", json!([{"hostPort": 80}])),
+            ("/spec/runtimeClassName", json!("r")),
+            ("/spec/os", json!({"name": "windows"})),
+            ("/spec/hostNetwork", json!(true)),
+            ("/metadata/managedFields", json!([{"manager": "m", "fieldsV1": {"f:spec": {}}}])),
+            ("/metadata", Value::Null),
+            ("/spec", Value::Null),
+            ("/status", Value::Null),
+        ];
+        let reader = PodReader::new(|_| true);
+        for (path, value) in changes().into_iter().chain(more) {
+            for name in ["a", "b"] {
+                let mut object = pod();
+                object["metadata"]["name"] = name.into();
+                let (parent, field) = path.rsplit_once('/').unwrap();
+                object.pointer_mut(parent).unwrap()[field] = value.clone();
+                let delta = read(&reader, Line::Initial, &object);
+                let expected: Pod = serde_json::from_value(object).unwrap();
+                assert_eq!(delta, PodDelta::Pod(Arc::new(expected)), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn pods_of_one_workload_share_their_specification_but_for_what_is_not_read() {
+        let reader = PodReader::new(|_| true);
+        let [first, second] = ["a", "b"].map(|name| {
+            let mut object = pod();
+            object["metadata"]["name"] = name.into();
+            object["spec"]["volumes"] = json!([{"name": format!("token-{name}"), "projected": {}}]);
+            object["spec"]["containers"][0]["volumeMounts"] = json!([{"name": format!("token-{name}")}]);
+            match read(&reader, Line::Initial, &object) {
+                PodDelta::Pod(pod) => pod,
+                _ => panic!("not whole"),
+            }
+        });
+        assert!(std::ptr::eq(&*first.spec, &*second.spec));
+        assert_eq!((first.metadata.name.as_str(), second.metadata.name.as_str()), ("a", "b"));
+        assert!(first.spec.volumes.is_empty());
     }
 
     #[test]

@@ -96,6 +96,25 @@ pub const HELD_CONDITION: &str = "scheduling.berth.dev/EvictionHeld";
 pub const MOVE_CONDITION: &str = "scheduling.berth.dev/Moves";
 
 impl Pod {
+    /// Whether both pods have the same rules, and are the same to the rules of others: the pods of a workload are, wherever
+    /// they run.
+    pub fn is_like(&self, other: &Pod) -> bool {
+        self.likeness() == other.likeness()
+    }
+
+    fn likeness(&self) -> impl PartialEq + '_ {
+        let Pod { metadata, spec, status } = self;
+        let annotation = |key| metadata.annotations.get(key);
+        (
+            (&metadata.namespace, &metadata.labels, metadata.is_deleting(), metadata.controller()),
+            [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION]
+                .map(annotation),
+            (spec.node_name.is_empty(), spec.without_node()),
+            (&status.container_statuses, &status.init_container_statuses, status.is_resize_infeasible()),
+            (&status.resources, &status.allocated_resources),
+        )
+    }
+
     /// The values that decide where the pod may run and what it does to other pods, apart from its node. Two pods in
     /// one namespace with equal values are interchangeable for placement.
     ///
@@ -257,7 +276,19 @@ mod tests {
             changed.pointer_mut(section).unwrap()[field] = value;
             let (before, after) = (pod(&base), pod(&changed));
             assert_eq!(before.placement_fields() != after.placement_fields(), matters, "{path}");
+            let of_one_pod = ["/status/startTime", "/status/phase", "/status/resourceClaimStatuses"];
+            let is_group = after.metadata.annotations.contains_key(GROUP_ANNOTATION);
+            if matters && !is_group && !of_one_pod.contains(&path) {
+                assert!(!before.is_like(&after), "{path}");
+            }
         }
+        let mut moved = pod(&base);
+        moved.spec.node_name = "a".to_owned();
+        assert!(!moved.is_like(&pod(&base)), "rules that were relaxed for a binding count with a node");
+        let there = moved.clone();
+        moved.spec.node_name = "b".to_owned();
+        moved.metadata.name = "other".to_owned();
+        assert!(moved.is_like(&there));
         let taken = json!([{"resourceClaimName": "c", "resources": {"cpu": "1"}}]);
         let [before, after] = [json!([]), taken].map(|taken| {
             json!({"spec": {"nodeName": "n"}, "status": {"nodeAllocatableResourceClaimStatuses": taken}})

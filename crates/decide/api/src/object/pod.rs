@@ -191,6 +191,41 @@ pub struct PodSpec {
     pub scheduling_group: Option<PodSchedulingGroup>,
 }
 
+impl PodSpec {
+    /// All but the node, to be compared.
+    pub(super) fn without_node(&self) -> impl PartialEq + '_ {
+        let PodSpec {
+            node_name: _,
+            node_selector,
+            affinity,
+            tolerations,
+            topology_spread_constraints,
+            scheduler_name,
+            scheduling_gates,
+            priority,
+            priority_class_name,
+            preemption_policy,
+            volumes,
+            init_containers,
+            containers,
+            runtime_class_name,
+            overhead,
+            resources,
+            host_network,
+            host_users,
+            os,
+            resource_claims,
+            scheduling_group,
+        } = self;
+        (
+            (node_selector, affinity, tolerations, topology_spread_constraints, volumes),
+            (containers, init_containers, overhead, resources, resource_claims, scheduling_gates),
+            (scheduler_name, priority, priority_class_name, preemption_policy, runtime_class_name),
+            (host_network, host_users, os, scheduling_group),
+        )
+    }
+}
+
 impl Empty for PodSpec {
     fn empty() -> &'static Self {
         static EMPTY: LazyLock<PodSpec> = LazyLock::new(PodSpec::default);

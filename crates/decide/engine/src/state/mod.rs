@@ -38,6 +38,7 @@ use self::node::attribute::MentionedAttributes;
 use self::node::image::Images;
 use self::node::name_order::NameOrder;
 use self::node::{Allocatable, NodeId, Nodes};
+use self::pod::recent::RecentPods;
 use self::pod::signature::{LabelSet, Signatures};
 use self::pod::{PodId, Pods};
 use self::rule_set::RuleSet;
@@ -70,6 +71,7 @@ pub(crate) struct State {
     pub(crate) signatures: Signatures,
     pub(crate) rule_sets: Table<RuleSet>,
     pub(crate) label_sets: Table<LabelSet>,
+    recent_pods: RecentPods,
     default_spreads: Table<DefaultSpread>,
     allocatables: Table<Arc<Allocatable>>,
     workloads: WorkloadSelectors,
@@ -134,6 +136,7 @@ impl State {
             signatures: Signatures::default(),
             rule_sets: Table::default(),
             label_sets: Table::default(),
+            recent_pods: RecentPods::default(),
             default_spreads: Table::default(),
             allocatables: Table::default(),
             workloads: WorkloadSelectors::default(),

@@ -258,8 +258,7 @@ impl State {
             self.remove_pod(&pod.metadata.namespace, &pod.metadata.name);
             return false;
         }
-        let rule_set = self.rule_set_of(pod);
-        let label_set = self.label_set_of(pod);
+        let (rule_set, label_set) = self.sets_of(pod);
         let node_name = self.symbols.intern(&pod.spec.node_name);
         let PodLabels { namespace, terminating, .. } = self.label_sets.get(label_set).of;
         let membership = self.membership(pod);

@@ -1,6 +1,7 @@
 //! Pods that are assigned to a node.
 
 pub(crate) mod prepared;
+pub(in crate::state) mod recent;
 mod relaxation;
 pub(crate) mod signature;
 mod toleration;

@@ -90,8 +90,7 @@ impl PreparedPod {
 impl State {
     /// Prepares a pod: its rules are parsed and compiled, and those seen for the first time are registered.
     pub(crate) fn prepare(&mut self, pod: &Pod) -> PreparedPod {
-        let rule_set = self.rule_set_of(pod);
-        let label_set = self.label_set_of(pod);
+        let (rule_set, label_set) = self.sets_of(pod);
         let relaxed_label_set = self.relaxed_label_set(rule_set, label_set);
         let default_spread = self.default_spread(rule_set, label_set);
         let profile = self.rule_sets.get(rule_set).key.profile.map(|i| &self.profiles[i].profile);
