@@ -26,8 +26,10 @@ use crate::wake::Waker;
 
 /// Watch events applied before pods are decided again.
 const EVENTS_AT_ONCE: usize = 512;
-/// Maximum decisions before the loop reads watch events again.
+/// Maximum decisions before the loop reads watch events again, and the longest that they take together: the first decision for each
+/// kind of pods looks at all nodes.
 const DECISIONS_AT_ONCE: usize = 128;
+const LONGEST_TURN: Duration = Duration::from_millis(20);
 /// The longest time between two turns of the loop.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -174,7 +176,11 @@ impl Scheduler {
 
     /// Decides pods while they can be bound. Returns whether there are more.
     fn decide_some(&mut self) -> bool {
+        let begun = Instant::now();
         for _ in 0..DECISIONS_AT_ONCE {
+            if begun.elapsed() > LONGEST_TURN {
+                break;
+            }
             if !self.may_decide() {
                 return false;
             }
