@@ -85,21 +85,15 @@ impl PlacementDigest<'_, '_> {
                     self.read(Section::Pod)?;
                 }
                 (Section::Pod, b"metadata") => {
-                    let at = self.text.at();
-                    self.read(Section::Metadata)?;
-                    self.digested.metadata = at..self.text.at();
+                    self.digested.managed_fields = 0..0;
+                    self.digested.metadata = self.part(Section::Metadata)?;
                 }
                 (Section::Pod, b"spec") => {
-                    let (at, begin) = (self.text.at(), self.bytes.len());
-                    self.read(Section::Spec)?;
-                    self.digested.spec = at..self.text.at();
+                    let begin = self.bytes.len();
+                    self.digested.spec = self.part(Section::Spec)?;
                     self.digested.spec_fields = begin..self.bytes.len();
                 }
-                (Section::Pod, b"status") => {
-                    let at = self.text.at();
-                    self.read(Section::Status)?;
-                    self.digested.status = at..self.text.at();
-                }
+                (Section::Pod, b"status") => self.digested.status = self.part(Section::Status)?,
                 (Section::Metadata, b"labels") => self.read(Section::Labels)?,
                 (Section::Metadata, b"namespace") => self.digested.pod.namespace = self.string()?,
                 (Section::Metadata, b"name") => self.digested.pod.name = self.string()?,
@@ -136,6 +130,13 @@ impl PlacementDigest<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads a part of the pod, and returns where it is.
+    fn part(&mut self, section: Section) -> Result<Range<usize>, serde_json::Error> {
+        let begin = self.text.at();
+        self.read(section)?;
+        Ok(begin..self.text.at())
     }
 
     /// A string, empty for `null`.

@@ -421,6 +421,14 @@ mod tests {
     }
 
     #[test]
+    fn of_a_part_that_comes_twice_the_last_one_counts() {
+        let first = r#""metadata":{"managedFields":[1],"uid":"u"},"spec":{"nodeName":"a"}"#;
+        let line = format!(r#"{{"object":{{{first},"metadata":{{"uid":"v"}},"spec":{{}}}}}}"#);
+        let read = PodReader::new(|_| true).read(line.as_bytes(), Line::Changed).unwrap();
+        assert!(matches!(read, PodDelta::Pod(pod) if pod.metadata.uid == "v"));
+    }
+
+    #[test]
     fn nonsense_is_an_error() {
         for line in ["{}", "{\"object\":5}", "{\"object\":{\"metadata\":[]}}", "{\"object\":{\"spec\":"] {
             assert!(PodReader::new(|_| true).read(line.as_bytes(), Line::Changed).is_err(), "{line}");
