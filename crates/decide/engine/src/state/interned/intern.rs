@@ -1,9 +1,8 @@
 //! Interning: a text becomes a small number once, and is compared as a number from then on.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use hashbrown::HashTable;
+use super::by_hash::ByHash;
 
 /// An interned text. Equal texts have equal symbols within one cluster, for as long as the symbol has users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,14 +16,11 @@ struct Entry {
 
 /// The texts in use, each with the number of its users: every [`Symbols::intern`] is to be followed by one
 /// [`Symbols::release`].
-///
-/// Texts are what users send: the hasher is keyed.
 #[derive(Clone, Default)]
 pub(crate) struct Symbols {
     entries: Vec<Entry>,
     free: Vec<u32>,
-    by_text: HashTable<u32>,
-    hasher: RandomState,
+    by_text: ByHash,
 }
 
 impl Symbols {
@@ -35,10 +31,9 @@ impl Symbols {
 
     /// The symbol of a text, with one more user.
     pub(crate) fn intern(&mut self, text: &str) -> Symbol {
-        let hash = self.hasher.hash_one(text);
-        if let Some(found) = self.by_text.find(hash, |i| *self.entries[*i as usize].text == *text) {
-            self.entries[*found as usize].n_users += 1;
-            return Symbol(*found);
+        if let Some(found) = self.get(text) {
+            self.retain(found);
+            return found;
         }
         let entry = Entry { text: text.into(), n_users: 1 };
         let index = match self.free.pop() {
@@ -51,8 +46,7 @@ impl Symbols {
                 u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 distinct texts fit in memory")
             }
         };
-        let (entries, hasher) = (&self.entries, &self.hasher);
-        self.by_text.insert_unique(hash, index, |i| hasher.hash_one(&*entries[*i as usize].text));
+        self.by_text.insert(text, index);
         Symbol(index)
     }
 
@@ -68,10 +62,7 @@ impl Symbols {
         entry.n_users -= 1;
         if entry.n_users == 0 {
             let text = std::mem::take(&mut entry.text);
-            let hash = self.hasher.hash_one(&*text);
-            if let Ok(found) = self.by_text.find_entry(hash, |i| *i == symbol.0) {
-                found.remove();
-            }
+            self.by_text.remove(&*text, symbol.0);
             self.free.push(symbol.0);
         }
     }
@@ -86,8 +77,7 @@ impl Symbols {
 
     /// The symbol of a text, if it has users.
     pub(crate) fn get(&self, text: &str) -> Option<Symbol> {
-        let is_it = |i: &u32| *self.entries[*i as usize].text == *text;
-        self.by_text.find(self.hasher.hash_one(text), is_it).map(|i| Symbol(*i))
+        self.by_text.find(text, |i| *self.entries[i as usize].text == *text).map(Symbol)
     }
 
     /// The text of a symbol.

@@ -4,10 +4,10 @@
 //! again, but under another generation: an id that outlives its value is equal to no later id.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::Hash;
 use std::marker::PhantomData;
 
-use hashbrown::HashTable;
+use super::by_hash::ByHash;
 
 /// A value that a table finds by its key.
 pub(crate) trait Keyed {
@@ -86,18 +86,16 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Keys contain what users send: the hasher is keyed.
 #[derive(Clone)]
 pub(crate) struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
-    by_key: HashTable<u32>,
-    hasher: RandomState,
+    by_key: ByHash,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Table { slots: Vec::new(), free: Vec::new(), by_key: HashTable::new(), hasher: RandomState::new() }
+        Table { slots: Vec::new(), free: Vec::new(), by_key: ByHash::default() }
     }
 }
 
@@ -110,8 +108,8 @@ impl<T: Keyed> Table<T> {
     }
 
     pub(crate) fn find(&self, key: &T::Key) -> Option<Id<T>> {
-        let is_it = |slot: &u32| self.slots[*slot as usize].value.as_ref().is_some_and(|v| v.key() == key);
-        self.by_key.find(self.hasher.hash_one(key), is_it).map(|slot| self.id(*slot))
+        let is_it = |slot: u32| self.slots[slot as usize].value.as_ref().is_some_and(|v| v.key() == key);
+        self.by_key.find(key, is_it).map(|slot| self.id(slot))
     }
 
     fn id(&self, slot: u32) -> Id<T> {
@@ -120,17 +118,13 @@ impl<T: Keyed> Table<T> {
 
     /// Adds a value with one user. Its key must be new.
     pub(crate) fn insert(&mut self, value: T) -> Id<T> {
-        let hash = self.hasher.hash_one(value.key());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, n_users: 0, value: None });
             (self.slots.len() - 1) as u32
         });
+        self.by_key.insert(value.key(), slot);
         let entry = &mut self.slots[slot as usize];
         (entry.n_users, entry.value) = (1, Some(value));
-        let (slots, hasher) = (&self.slots, &self.hasher);
-        let hash_of =
-            |slot: &u32| slots[*slot as usize].value.as_ref().map_or(0, |v| hasher.hash_one(v.key()));
-        self.by_key.insert_unique(hash, slot, hash_of);
         self.id(slot)
     }
 
@@ -154,10 +148,7 @@ impl<T: Keyed> Table<T> {
         }
         entry.generation = entry.generation.wrapping_add(1);
         let value = entry.value.take()?;
-        let hash = self.hasher.hash_one(value.key());
-        if let Ok(entry) = self.by_key.find_entry(hash, |slot| *slot == id.slot) {
-            entry.remove();
-        }
+        self.by_key.remove(value.key(), id.slot);
         self.free.push(id.slot);
         Some(value)
     }

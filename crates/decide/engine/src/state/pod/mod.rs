@@ -7,11 +7,9 @@ pub(crate) mod signature;
 mod toleration;
 pub(crate) mod uid;
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use berth_api::object::{MIRROR_ANNOTATION, Pod};
-use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
 pub(crate) use super::ids::PodId;
@@ -21,6 +19,7 @@ use self::uid::Uid;
 use super::device::PodDevices;
 use super::group::GroupId;
 use super::ids::NodeId;
+use super::interned::by_hash::ByHash;
 use super::interned::intern::Symbol;
 use super::volume::PodVolumes;
 use crate::state::rule_set::RuleSetId;
@@ -76,19 +75,14 @@ pub(crate) struct PodRecord {
     pub(crate) group: Option<GroupId>,
 }
 
-/// All assigned pods. Names are what users send: the hasher is keyed.
+/// All assigned pods.
 #[derive(Clone, Default)]
 pub(crate) struct Pods {
     slots: Vec<Option<PodRecord>>,
     free: Vec<PodId>,
-    by_key: HashTable<PodId>,
-    hasher: RandomState,
+    by_key: ByHash,
     /// Pods assigned to nodes that do not exist.
     pub(crate) unknown_node_pods: FxHashMap<Symbol, Vec<PodId>>,
-}
-
-fn hash_of(slots: &[Option<PodRecord>], hasher: &RandomState, id: PodId) -> u64 {
-    slots[id.0 as usize].as_ref().map_or(0, |pod| hasher.hash_one((pod.namespace, &*pod.name)))
 }
 
 /// What rules distinguish pods by: pods alike in both have the same rules, and are the same to the rules of others.
@@ -116,45 +110,31 @@ impl Pods {
     /// Makes room for this many more pods.
     pub(crate) fn reserve(&mut self, n_pods: usize) {
         self.slots.reserve(n_pods);
-        let (slots, hasher) = (&self.slots, &self.hasher);
-        self.by_key.reserve(n_pods, |id| hash_of(slots, hasher, *id));
+        self.by_key.reserve(n_pods);
     }
 
     pub(crate) fn insert(&mut self, record: PodRecord) -> PodId {
-        let hash = self.hash(record.namespace, &record.name);
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.slots[id.0 as usize] = Some(record);
-                id
-            }
-            None => {
-                self.slots.push(Some(record));
-                PodId((self.slots.len() - 1) as u32)
-            }
-        };
-        let (slots, hasher) = (&self.slots, &self.hasher);
-        self.by_key.insert_unique(hash, id, |id| hash_of(slots, hasher, *id));
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            PodId((self.slots.len() - 1) as u32)
+        });
+        self.by_key.insert(&(record.namespace, &*record.name), id.0);
+        self.slots[id.0 as usize] = Some(record);
         id
     }
 
     pub(crate) fn remove(&mut self, id: PodId) -> Option<PodRecord> {
         let record = self.slots[id.0 as usize].take()?;
-        if let Ok(found) = self.by_key.find_entry(self.hash(record.namespace, &record.name), |i| *i == id) {
-            found.remove();
-        }
+        self.by_key.remove(&(record.namespace, &*record.name), id.0);
         self.free.push(id);
         Some(record)
     }
 
-    fn hash(&self, namespace: Symbol, name: &str) -> u64 {
-        self.hasher.hash_one((namespace, name))
-    }
-
     pub(crate) fn find(&self, namespace: Symbol, name: &str) -> Option<PodId> {
-        let is_it = |id: &PodId| {
-            self.find_by_id(*id).is_some_and(|pod| pod.namespace == namespace && *pod.name == *name)
+        let is_it = |id: u32| {
+            self.find_by_id(PodId(id)).is_some_and(|pod| pod.namespace == namespace && *pod.name == *name)
         };
-        self.by_key.find(self.hash(namespace, name), is_it).copied()
+        self.by_key.find(&(namespace, name), is_it).map(PodId)
     }
 
     /// A pod, if it exists.
