@@ -4,15 +4,15 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use hashbrown::HashTable;
 
-/// The slots of a list by their keys, which are in the list. The hashes are kept: a table that grows, or compares, would look at
-/// every slot for them. Keys contain what users send: the hasher is keyed.
+/// The slots of a list by their keys, which are in the list. The hashes are kept, so that a table that grows does not look at every
+/// slot for them. Keys contain what users send: the hasher is keyed.
 #[derive(Clone, Default)]
 pub(in crate::state) struct ByHash {
     slots: HashTable<(u32, u32)>,
     hasher: RandomState,
 }
 
-/// Half of a hash, where the table expects a whole one.
+/// The hash that the table expects, of the half that is kept.
 fn whole(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }
