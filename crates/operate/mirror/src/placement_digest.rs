@@ -196,13 +196,15 @@ impl PlacementDigest<'_, '_> {
     }
 }
 
-/// Whether placement may see a field.
+/// Whether a field is read.
 fn matters(section: Section, field: &[u8]) -> bool {
     match section {
         Section::Line | Section::Pod => false,
         Section::Labels => true,
         Section::Metadata => is_one_of(field, &placement::METADATA_FIELDS),
-        Section::Spec => is_one_of(field, &placement::SPEC_FIELDS),
+        Section::Spec => {
+            is_one_of(field, &placement::SPEC_FIELDS) || is_one_of(field, &placement::OTHER_SPEC_FIELDS)
+        }
         Section::Status => is_one_of(field, &placement::STATUS_FIELDS),
     }
 }

@@ -171,8 +171,9 @@ mod tests {
             INNER.run(|| spin(6));
         });
         let (outer, inner) = (OUTER.time(), INNER.time());
-        assert!(inner >= Duration::from_millis(12), "{inner:?}");
-        assert!((Duration::from_millis(2)..Duration::from_millis(12)).contains(&outer), "{outer:?}");
+        // The clocks of two processors differ by some microseconds.
+        assert!(inner >= Duration::from_millis(11), "{inner:?}");
+        assert!((Duration::from_millis(1)..Duration::from_millis(11)).contains(&outer), "{outer:?}");
     }
 
     #[test]

@@ -14,8 +14,8 @@ use crate::syntax::annotations::{
 pub const METADATA_FIELDS: [&str; 5] =
     ["labels", "annotations", "ownerReferences", "creationTimestamp", "deletionTimestamp"];
 
-/// The fields of `spec` that are read, besides `nodeName`.
-pub const SPEC_FIELDS: [&str; 20] = [
+/// The fields of `spec` that placement or the scheduling queue reads, besides `nodeName`.
+pub const SPEC_FIELDS: [&str; 18] = [
     "nodeSelector",
     "affinity",
     "tolerations",
@@ -34,9 +34,10 @@ pub const SPEC_FIELDS: [&str; 20] = [
     "hostUsers",
     "resourceClaims",
     "schedulingGroup",
-    "runtimeClassName",
-    "os",
 ];
+
+/// The fields of `spec` that are read for other reasons.
+pub const OTHER_SPEC_FIELDS: [&str; 2] = ["runtimeClassName", "os"];
 
 /// The lists of containers in `spec`. Of each container, placement reads the [`CONTAINER_FIELDS`].
 pub const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
@@ -215,7 +216,7 @@ mod tests {
                 "deletionGracePeriodSeconds",
             ],
         );
-        assert_listed::<PodSpec>(&SPEC_FIELDS, &["nodeName"]);
+        assert_listed::<PodSpec>(&[&SPEC_FIELDS[..], &OTHER_SPEC_FIELDS].concat(), &["nodeName"]);
         assert_listed::<Container>(&CONTAINER_FIELDS, &[]);
         assert_listed::<Volume>(&VOLUME_FIELDS, &[]);
         assert_listed::<PodStatus>(
