@@ -67,7 +67,7 @@ enum Act {
     Add(Pod),
     Remove(Pod),
     Decide(PreparedPod),
-    Label(Node),
+    Label(Box<Node>),
 }
 
 /// A cluster in which pods of every template were placed, and the operations on it.
@@ -129,7 +129,7 @@ impl Bench {
                 {
                     *disk = if disk == "ssd" { "hdd" } else { "ssd" }.to_owned();
                 }
-                Subject { act: Act::Label(node), leaves: None }
+                Subject { act: Act::Label(node.into()), leaves: None }
             }
         }
     }
