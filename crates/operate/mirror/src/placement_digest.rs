@@ -17,7 +17,7 @@ pub(crate) struct DigestedPod {
     pub(crate) pod: PodRef,
     /// Where in the line its parts are; empty if the pod does not have them.
     pub(crate) metadata: Range<usize>,
-    /// The longest part of the metadata, which nobody reads.
+    /// The longest part of the metadata, which is not read.
     pub(crate) managed_fields: Range<usize>,
     pub(crate) spec: Range<usize>,
     pub(crate) status: Range<usize>,

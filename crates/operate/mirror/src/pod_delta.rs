@@ -173,9 +173,7 @@ fn read_pod(
         None => {
             let mut spec: Shared<PodSpec> = read_part(&line[spec.clone()])?;
             spec.node_name.clear();
-            if !spec.volumes.iter().all(Volume::has_source) {
-                spec.volumes.retain(Volume::has_source);
-            }
+            spec.volumes.retain(Volume::has_source);
             parts.share_spec(&mut spec);
             if specs.len() >= MOST_SPECS {
                 specs.clear();

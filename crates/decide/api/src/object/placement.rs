@@ -77,6 +77,10 @@ pub const STATUS_FIELDS: [&str; 7] = [
     "nodeAllocatableResourceClaimStatuses",
 ];
 
+/// The annotations that are rules of their pod, or say which of its rules count.
+const RULE_ANNOTATIONS: [&str; 4] =
+    [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION];
+
 /// The lists of container statuses in `status`. Of each status, placement reads the [`CONTAINER_STATUS_FIELDS`]; the
 /// others change often, and without effect on placement.
 pub const CONTAINER_STATUSES: [&str; 2] = ["containerStatuses", "initContainerStatuses"];
@@ -108,8 +112,7 @@ impl Pod {
         let annotation = |key| metadata.annotations.get(key);
         (
             (&metadata.namespace, &metadata.labels, metadata.is_deleting(), metadata.controller()),
-            [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION]
-                .map(annotation),
+            RULE_ANNOTATIONS.map(annotation),
             (spec.node_name.is_empty(), spec.without_node()),
             (&status.container_statuses, &status.init_container_statuses, status.is_resize_infeasible()),
             (&status.resources, &status.allocated_resources),
@@ -138,8 +141,7 @@ impl Pod {
         let taken = if spec.node_name.is_empty() { &[] } else { taken };
         let fields = (
             (labels, group, annotation(GROUP_OF_WORKLOAD_ANNOTATION), metadata.controller()),
-            [AFFINITY_ANNOTATION, TOLERATION_ANNOTATION, RELAX_AFTER_ANNOTATION, RELAXED_ANNOTATION]
-                .map(annotation),
+            RULE_ANNOTATIONS.map(annotation),
             (metadata.deletion_timestamp.is_some(), self.is_terminal(), &spec.scheduler_name),
             (&spec.node_selector, &spec.affinity, &spec.tolerations, &spec.topology_spread_constraints),
             (&spec.scheduling_gates, spec.priority, &spec.preemption_policy),
