@@ -22,6 +22,9 @@ pub fn delayed_evictions<'a>(
     pods: impl IntoIterator<Item = &'a Pod>,
     evictions: &[&Remedy],
 ) -> Vec<Option<String>> {
+    if evictions.is_empty() {
+        return Vec::new();
+    }
     // Within one window, the time does not matter; the rate is no reason to report.
     let now = Timestamp::UNIX_EPOCH;
     let limits = LimitOptions { evictions_per_second: f64::from(u32::MAX), ..limits.clone() };

@@ -11,11 +11,11 @@ use serde::de::Error;
 use crate::json_text::{Index, JsonText, Malformed};
 use crate::pod_ref::PodRef;
 
-/// The pod in a line of a watch, as far as it is read.
+/// The pod in a text, as far as it is read.
 #[derive(Default)]
 pub(crate) struct DigestedPod {
     pub(crate) pod: PodRef,
-    /// Where in the line its parts are; empty if the pod does not have them.
+    /// Where in the text its parts are; empty if the pod does not have them.
     pub(crate) metadata: Range<usize>,
     /// The longest part of the metadata, which is not read.
     pub(crate) managed_fields: Range<usize>,
@@ -25,28 +25,29 @@ pub(crate) struct DigestedPod {
     pub(crate) spec_fields: Range<usize>,
 }
 
-/// Reads the identity, the node and the added labels of the pod in a line of a watch. The other fields relevant to
+/// Reads the identity, the node and the added labels of the pod in a text: a line of a watch, or a pod. The other fields relevant to
 /// placement go to `bytes`: equal bytes mean equal values. With `readiness`, the condition `Ready` is one of them.
 ///
 /// # Errors
-/// The line is not JSON, has no object, or the object is not a pod.
-pub(crate) fn digest_line(
-    line: &[u8],
+/// The text is not JSON, a line has no object, or the object is not a pod.
+pub(crate) fn digest(
+    text: &[u8],
+    section: Section,
     readiness: bool,
     index: &mut Index,
     bytes: &mut Vec<u8>,
 ) -> Result<DigestedPod, serde_json::Error> {
     let mut digest = PlacementDigest {
-        text: JsonText::new(line, index),
+        text: JsonText::new(text, index),
         digested: DigestedPod::default(),
-        has_object: false,
+        has_object: matches!(section, Section::Pod),
         readiness,
         bytes,
     };
-    digest.read(Section::Line)?;
+    digest.read(section)?;
     digest.digested.pod.added_labels.sort_unstable();
     if !digest.text.is_at_end() || !digest.has_object {
-        return Err(Error::custom("it is not one object that holds another"));
+        return Err(Error::custom("it is not the text of one object"));
     }
     Ok(digest.digested)
 }
@@ -65,9 +66,12 @@ struct PlacementDigest<'a, 'b> {
     bytes: &'b mut Vec<u8>,
 }
 
+/// What is being read.
 #[derive(Clone, Copy)]
-enum Section {
+pub(crate) enum Section {
+    /// A line of a watch.
     Line,
+    /// A pod; the others are parts of it.
     Pod,
     Metadata,
     Labels,

@@ -8,15 +8,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_api::object::volume::Volume;
-use berth_api::object::{Pod, PodSpec, Shared, SharedParts};
+use berth_api::object::Pod;
 use berth_client::watch::{KubeObject, Line};
 use rustc_hash::FxHashMap;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
-use crate::json_text::Index;
-use crate::placement_digest::{DigestedPod, digest_line};
+use crate::pod_parser::PodParser;
 use crate::pod_ref::PodRef;
 
 /// The object of an event of a pod.
@@ -67,21 +64,8 @@ struct Memory {
     /// By the hash of the uid. Hashes and digests are keyed, since users write what is hashed. Two pods with one hash do
     /// no harm: the digest contains the uid.
     digests: FxHashMap<u64, Digest>,
-    /// What the pods that the receiver keeps have in common.
-    parts: SharedParts,
-    specs: KnownSpecs,
-    /// Kept for their capacity.
-    index: Index,
-    text: Vec<u8>,
+    parser: PodParser,
 }
-
-/// The specifications that were read last, without their nodes, by the digest of what is read of their text: the many pods of a
-/// workload have one.
-#[derive(Default)]
-struct KnownSpecs(FxHashMap<u64, Shared<PodSpec>>);
-
-/// When there are this many, they are forgotten.
-const MOST_SPECS: usize = 4096;
 
 /// What was last reported of a pod.
 struct Digest {
@@ -123,16 +107,15 @@ impl PodReader {
     /// The object is not a pod.
     pub(crate) fn read(&self, line: &[u8], kind: Line) -> Result<PodDelta, serde_json::Error> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let Memory { digests, parts, specs, index, text } = &mut *memory;
-        text.clear();
-        let mut digested = digest_line(line, self.readiness, index, text)?;
+        let Memory { digests, parser } = &mut *memory;
+        let mut digested = parser.digest_line(line, self.readiness)?;
         let pod = mem::take(&mut digested.pod);
         let uid = self.key.hash_one(&pod.uid);
         if kind == Line::Deleted {
             digests.remove(&uid);
             return Ok(PodDelta::Same(pod));
         }
-        let value = self.key.hash_one((&pod.uid, &text[..]));
+        let value = self.key.hash_one((&pod.uid, parser.digested_fields()));
         let is_bound = !pod.node.is_empty();
         let added_labels = match &pod.added_labels[..] {
             [] => 0,
@@ -151,58 +134,9 @@ impl PodReader {
                 _ => {}
             }
         }
-        let fields = self.key.hash_one(&text[digested.spec_fields.clone()]);
-        let pod = Arc::new(read_pod(line, &digested, pod.node, fields, specs, parts)?);
+        let pod = Arc::new(parser.read_digested(line, &digested, pod.node)?);
         digests.insert(uid, Digest { value, added_labels, is_bound, is_kept: (self.keeps)(&pod) });
         Ok(PodDelta::Pod(pod))
-    }
-}
-
-/// Reads a pod. The specification is read only if none with these `fields` is known.
-fn read_pod(
-    line: &[u8],
-    digested: &DigestedPod,
-    node: String,
-    fields: u64,
-    KnownSpecs(specs): &mut KnownSpecs,
-    parts: &mut SharedParts,
-) -> Result<Pod, serde_json::Error> {
-    let DigestedPod { metadata, managed_fields, spec, status, .. } = digested;
-    let mut spec = match specs.get(&fields) {
-        Some(known) => known.clone(),
-        None => {
-            let mut spec: Shared<PodSpec> = read_part(&line[spec.clone()])?;
-            spec.node_name.clear();
-            spec.volumes.retain(Volume::has_source);
-            parts.share_spec(&mut spec);
-            if specs.len() >= MOST_SPECS {
-                specs.clear();
-            }
-            specs.insert(fields, spec.clone());
-            spec
-        }
-    };
-    if !node.is_empty() {
-        spec.node_name = node;
-    }
-    let metadata = match managed_fields.is_empty() {
-        true => read_part(&line[metadata.clone()]),
-        false => {
-            let (before, after) =
-                (&line[metadata.start..managed_fields.start], &line[managed_fields.end..metadata.end]);
-            read_part(&[before, b"null", after].concat())
-        }
-    };
-    let mut pod = Pod { metadata: metadata?, spec, status: read_part(&line[status.clone()])? };
-    parts.share_others(&mut pod);
-    Ok(pod)
-}
-
-/// A part of a pod, empty if the pod does not have it.
-fn read_part<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, serde_json::Error> {
-    match text {
-        [] | b"null" => Ok(T::default()),
-        text => serde_json::from_slice(text),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use berth_api::inventory::{InputError, Inventory};
-use berth_api::object::SharedParts;
-use berth_api::read::SourceLocation;
+use berth_api::object::{Node, Pod};
+use berth_api::read::{Kind, SourceLocation};
 use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES,
     CSI_STORAGE_CAPACITIES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, EVENTS, JOBS, NAMESPACES,
@@ -17,12 +17,17 @@ use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError, Connection};
 use berth_client::watch::{ListError, Pages, WatchOptions};
 use berth_console_server::live::Source;
+use berth_mirror::PodParser;
+use bytes::Bytes;
 use indicatif::ProgressBar;
 use serde_json::Value;
-use serde_json::value::RawValue;
+use tokio::sync::mpsc;
 
 /// Timeout of the request that checks permissions.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Pages that wait to be read; when there are as many, the next one is not requested.
+const MAX_WAITING: usize = 8;
 
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
@@ -123,7 +128,7 @@ impl LiveCluster {
     /// # Errors
     /// The server cannot be reached, or refuses to list nodes or pods.
     pub fn read(&self, inventory: &mut Inventory, progress: &ProgressBar) -> Result<Vec<String>, LiveError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         runtime.map_err(LiveError::Runtime)?.block_on(async {
             let (client, server) = self.connect().await?;
             read(&client, &server, inventory, progress).await
@@ -191,39 +196,112 @@ pub async fn read(
     inventory: &mut Inventory,
     progress: &ProgressBar,
 ) -> Result<Vec<String>, LiveError> {
-    let (mut warnings, mut parts) = (Vec::new(), SharedParts::default());
+    let (sender, mut events) = mpsc::channel(MAX_WAITING);
+    // Another thread requests the next page while this one reads the objects of the last.
+    let lists = tokio::spawn(list_all(client.clone(), server.to_owned(), sender));
+    let mut parser = PodParser::default();
+    let mut objects: Vec<Object> = Vec::new();
+    while let Some(event) = events.recv().await {
+        match event {
+            ListEvent::Begun => objects.clear(),
+            ListEvent::Page(resource, texts) => {
+                progress.inc(texts.len() as u64);
+                objects.extend(
+                    texts.into_iter().map(|text| Object::read(text, resource, inventory, &mut parser)),
+                );
+            }
+            ListEvent::Complete(resource) => {
+                let place = SourceLocation::file(&format!("{server}{}", resource.path("")));
+                for (item, object) in std::mem::take(&mut objects).into_iter().enumerate() {
+                    object.add_to(
+                        inventory,
+                        resource,
+                        SourceLocation { item: Some(item), ..place.clone() },
+                    )?;
+                }
+            }
+        }
+    }
+    lists.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+/// A list as it is read.
+enum ListEvent {
+    /// It begins, or begins again: earlier pages do not count.
+    Begun,
+    /// The JSON of the objects of a page.
+    Page(&'static Resource, Vec<Bytes>),
+    Complete(&'static Resource),
+}
+
+/// An object of a list that is not complete.
+enum Object {
+    Node(Box<Node>),
+    Pod(Box<Pod>),
+    /// The others are added from their text, and also those that cannot be read: the error then names the field.
+    Text(Bytes),
+}
+
+impl Object {
+    fn read(text: Bytes, resource: &Resource, inventory: &Inventory, parser: &mut PodParser) -> Object {
+        let object = match resource {
+            &PODS if !inventory.keeps_raw(Kind::Pod) => {
+                parser.read(&text).ok().map(|pod| Object::Pod(pod.into()))
+            }
+            &NODES if !inventory.keeps_raw(Kind::Node) => {
+                serde_json::from_slice(&text).ok().map(Object::Node)
+            }
+            _ => None,
+        };
+        object.unwrap_or(Object::Text(text))
+    }
+
+    fn add_to(
+        self,
+        inventory: &mut Inventory,
+        resource: &Resource,
+        source: SourceLocation,
+    ) -> Result<(), InputError> {
+        match self {
+            Object::Node(node) => inventory.add_node(*node, source),
+            Object::Pod(pod) => inventory.add_pod(*pod, source),
+            Object::Text(text) => inventory.add_item(resource, &text, source),
+        }
+    }
+}
+
+/// Lists all resources, one after the other. Returns warnings.
+async fn list_all(
+    client: kube::Client,
+    server: String,
+    events: mpsc::Sender<ListEvent>,
+) -> Result<Vec<String>, LiveError> {
+    let mut warnings = Vec::new();
     for (resource, required) in RESOURCES {
-        let objects = match list(client, resource, progress).await {
-            Ok(objects) => objects,
+        match list(&client, resource, &events).await {
+            // An error if the receiver is gone, which needs no more.
+            Ok(()) => _ = events.send(ListEvent::Complete(resource)).await,
             // Many clusters do not have these resources.
-            Err(error) if OFTEN_MISSING.contains(resource) && error.code() == Some(404) => continue,
+            Err(error) if OFTEN_MISSING.contains(resource) && error.code() == Some(404) => {}
             Err(error) if !required && matches!(error.code(), Some(403 | 404)) => {
                 warnings.push(format!("{server}: {error}: continuing without these objects"));
-                continue;
             }
-            Err(error) => return Err(LiveError::Call { server: server.to_owned(), error: Box::new(error) }),
-        };
-        let place = SourceLocation::file(&format!("{server}{}", resource.path("")));
-        for (item, text) in objects.into_iter().enumerate() {
-            inventory.add_item(resource, text.get(), SourceLocation { item: Some(item), ..place.clone() })?;
-            if let Some(pod) = inventory.pods.last_mut() {
-                parts.share(&mut pod.object);
-            }
+            Err(error) => return Err(LiveError::Call { server, error: Box::new(error) }),
         }
     }
     Ok(warnings)
 }
 
-/// The texts of all objects of a resource, in the newest version that the server has.
+/// Lists a resource, in the newest version that the server has.
 async fn list(
     client: &kube::Client,
-    resource: &Resource,
-    progress: &ProgressBar,
-) -> Result<Vec<Box<RawValue>>, ListError> {
+    resource: &'static Resource,
+    events: &mpsc::Sender<ListEvent>,
+) -> Result<(), ListError> {
     let mut options = WatchOptions::of(resource);
-    match pages(client, &options, progress).await {
+    match pages(client, resource, &options, events).await {
         Err(error) if error.code() == Some(404) && options.change_version() => {
-            pages(client, &options, progress).await
+            pages(client, resource, &options, events).await
         }
         listed => listed,
     }
@@ -231,17 +309,16 @@ async fn list(
 
 async fn pages(
     client: &kube::Client,
+    resource: &'static Resource,
     options: &WatchOptions,
-    progress: &ProgressBar,
-) -> Result<Vec<Box<RawValue>>, ListError> {
+    events: &mpsc::Sender<ListEvent>,
+) -> Result<(), ListError> {
     let mut pages = Pages::new(client, options);
-    let mut objects = Vec::new();
-    while let Some(page) = pages.next::<Box<RawValue>>().await? {
+    while let Some(page) = pages.next_texts().await? {
         if pages.is_first() {
-            objects.clear();
+            _ = events.send(ListEvent::Begun).await;
         }
-        progress.inc(page.len() as u64);
-        objects.extend(page);
+        _ = events.send(ListEvent::Page(resource, page)).await;
     }
-    Ok(objects)
+    Ok(())
 }

@@ -20,7 +20,7 @@ use crate::read::document::Object;
 use crate::read::manifest::{DEFAULT_NAMESPACE, display_name};
 use crate::read::yaml::MAX_ALIASED_BYTES;
 use crate::read::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_objects};
-use crate::resource::{NODES, PODS, Resource, group_of};
+use crate::resource::{Resource, group_of};
 
 /// The objects of an input, by kind and in input order.
 #[derive(Clone, Debug, Default)]
@@ -110,15 +110,16 @@ impl Inventory {
     /// The text is malformed, or an object cannot be added.
     pub fn read(&mut self, input: impl Read, file: &str) -> Result<(), InputError> {
         self.next_input();
-        let decodes_pods = !(self.keep_raw && self.keep_raw_pods);
+        let decodes_pods = !self.keeps_raw(Kind::Pod);
         read_objects(input, file, MAX_ALIASED_BYTES, decodes_pods, &mut |object| match object {
             Object::Manifest(manifest) => self.add(manifest),
-            Object::Pod(pod, source) => {
-                let entry = self.entry(Kind::Pod, *pod, None, source, |o| &mut o.metadata)?;
-                put(&mut self.pods, entry);
-                Ok(())
-            }
+            Object::Pod(pod, source) => self.add_pod(*pod, source),
         })
+    }
+
+    /// Whether it keeps whole objects of this kind.
+    pub fn keeps_raw(&self, kind: Kind) -> bool {
+        self.keep_raw && (kind != Kind::Pod || self.keep_raw_pods)
     }
 
     /// The device classes.
@@ -170,46 +171,49 @@ impl Inventory {
         (self.seen, self.n_read) = (index.seen, index.n_read);
     }
 
-    /// Adds an object of a resource, whose JSON may lack `apiVersion` and `kind`, as items of lists do. Nodes and pods that are not
-    /// kept whole take no value in between.
+    /// Adds a pod that is not kept whole.
+    ///
+    /// # Errors
+    /// The name is missing, or this input has the pod already.
+    pub fn add_pod(&mut self, pod: Pod, source: SourceLocation) -> Result<(), InputError> {
+        let entry = self.entry(Kind::Pod, pod, None, source, |o| &mut o.metadata)?;
+        put(&mut self.pods, entry);
+        Ok(())
+    }
+
+    /// Adds a node that is not kept whole.
+    ///
+    /// # Errors
+    /// The name is missing, or this input has the node already.
+    pub fn add_node(&mut self, node: Node, source: SourceLocation) -> Result<(), InputError> {
+        let entry = self.entry(Kind::Node, node, None, source, |o| &mut o.metadata)?;
+        self.put_node(entry);
+        Ok(())
+    }
+
+    /// Adds an object of a resource, whose JSON may lack `apiVersion` and `kind`, as items of lists do.
     ///
     /// # Errors
     /// As [`Inventory::add`], or the text is no JSON object.
     pub fn add_item(
         &mut self,
         resource: &Resource,
-        text: &str,
+        text: &[u8],
         source: SourceLocation,
     ) -> Result<(), InputError> {
-        // What cannot be decoded is decoded again below: the error names the field.
-        if *resource == PODS
-            && !(self.keep_raw && self.keep_raw_pods)
-            && let Ok(pod) = serde_json::from_str(text)
-        {
-            let entry = self.entry(Kind::Pod, pod, None, source, |o: &mut Pod| &mut o.metadata)?;
-            put(&mut self.pods, entry);
-            return Ok(());
-        }
-        if *resource == NODES
-            && !self.keep_raw
-            && let Ok(node) = serde_json::from_str(text)
-        {
-            let entry = self.entry(Kind::Node, node, None, source, |o: &mut Node| &mut o.metadata)?;
-            self.put_node(entry);
-            return Ok(());
-        }
         let (api_version, kind) = (resource.api_version(), resource.kind.to_owned());
         let mut value = Map::from_iter([
             ("apiVersion".to_owned(), Value::from(api_version.as_str())),
             ("kind".to_owned(), Value::from(kind.as_str())),
         ]);
-        let members: Map<String, Value> = serde_json::from_str(text).map_err(|error| ReadError::Syntax {
-            file: source.file.to_string(),
-            line: error.line(),
-            column: error.column(),
-            format: "JSON",
-            message: error.to_string(),
-        })?;
+        let members: Map<String, Value> =
+            serde_json::from_slice(text).map_err(|error| ReadError::Syntax {
+                file: source.file.to_string(),
+                line: error.line(),
+                column: error.column(),
+                format: "JSON",
+                message: error.to_string(),
+            })?;
         value.extend(members.into_iter().filter(|(name, _)| name != "apiVersion" && name != "kind"));
         self.add(Manifest { kind, api_version, value: Value::Object(value), source })
     }
@@ -392,9 +396,9 @@ impl Inventory {
         metadata_of: impl Fn(&mut T) -> &mut ObjectMeta,
     ) -> Result<Entry<T>, InputError> {
         let Manifest { value, source, .. } = manifest;
-        let keeps = self.keep_raw && (kind != Kind::Pod || self.keep_raw_pods);
+        let raw = self.keeps_raw(kind).then_some(value);
         match decoded {
-            Ok(object) => self.entry(kind, object, keeps.then_some(value), source, metadata_of),
+            Ok(object) => self.entry(kind, object, raw, source, metadata_of),
             Err(error) => Err(InputError::Decode { place: source, error: error.into() }),
         }
     }

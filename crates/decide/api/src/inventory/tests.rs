@@ -610,35 +610,37 @@ fn pods_that_are_decoded_from_their_text_equal_those_of_their_manifests() {
 }
 
 #[test]
-fn items_that_are_decoded_from_their_text_equal_those_of_whole_objects() {
+fn objects_that_are_added_decoded_equal_those_of_whole_objects() {
     let place = SourceLocation::file("server");
-    let read = |mut inventory: Inventory, resource, item: &str| {
-        let result = inventory.add_item(resource, item, place.clone()).map_err(|error| error.to_string());
-        let nodes: Vec<_> = inventory.nodes.into_iter().map(|e| (e.object, e.source, e.order)).collect();
-        let pods: Vec<_> = inventory.pods.into_iter().map(|e| (e.object, e.source, e.order)).collect();
-        result.map(|()| (nodes, pods))
-    };
-    for (resource, item, is_read) in [
-        (
-            &NODES,
-            r#"{"metadata": {"name": "n", "namespace": "x"}, "status": {"allocatable": {"cpu": 2}}}"#,
-            true,
-        ),
-        (&NODES, r#"{"metadata": {"name": "n"}, "spec": {"taints": [{"key": 1}]}}"#, false),
-        (&PODS, r#"{"metadata": {"name": "a"}, "spec": {"nodeName": "n"}, "kind": "Node"}"#, true),
-        (&PODS, r#"{"metadata": {"name": "a"}, "spec": {"nodeName": 1}}"#, false),
-        (&PODS, r#"{"metadata": {}}"#, false),
-        (&PODS, "5", false),
-    ] {
-        let decoded = read(Inventory::default(), resource, item);
-        assert_eq!(decoded, read(Inventory::keeping_raw(), resource, item), "{item}");
-        assert_eq!(decoded.is_ok_and(|(nodes, pods)| nodes.len() + pods.len() == 1), is_read, "{item}");
-    }
+    let node = r#"{"metadata": {"name": "n", "namespace": "x"}, "status": {"allocatable": {"cpu": 2}}}"#;
+    let pod = r#"{"metadata": {"name": "a"}, "spec": {"nodeName": "n"}, "kind": "Node"}"#;
+    let mut whole = Inventory::default();
+    whole.add_item(&NODES, node.as_bytes(), place.clone()).unwrap();
+    whole.add_item(&PODS, pod.as_bytes(), place.clone()).unwrap();
+    let mut decoded = Inventory::default();
+    decoded.add_node(serde_json::from_str(node).unwrap(), place.clone()).unwrap();
+    decoded.add_pod(serde_json::from_str(pod).unwrap(), place.clone()).unwrap();
+    assert_eq!((&decoded.nodes, &decoded.pods), (&whole.nodes, &whole.pods));
+    let duplicate = decoded.add_pod(serde_json::from_str(pod).unwrap(), place.clone()).unwrap_err();
+    assert!(duplicate.to_string().contains("Pod default/a is also in"), "{duplicate}");
+    let unnamed = decoded.add_pod(Pod::default(), place).unwrap_err();
+    assert!(unnamed.to_string().contains("metadata.name is missing"), "{unnamed}");
+}
+
+#[test]
+fn items_of_lists_are_added_as_objects_of_their_resource() {
+    let place = SourceLocation::file("server");
     let mut inventory = Inventory::default();
-    let error =
-        inventory.add_item(&PODS, r#"{"metadata": {"name": "a"}, "spec": {"nodeName": 1}}"#, place.clone());
-    assert!(error.unwrap_err().to_string().contains("spec.nodeName"));
-    inventory.add_item(&DEPLOYMENTS, r#"{"metadata": {"name": "web"}}"#, place).unwrap();
+    for (resource, item, message) in [
+        (&NODES, r#"{"metadata": {"name": "n"}, "spec": {"taints": [{"key": 1}]}}"#, "spec.taints[0].key"),
+        (&PODS, r#"{"metadata": {"name": "a"}, "spec": {"nodeName": 1}}"#, "spec.nodeName"),
+        (&PODS, r#"{"metadata": {}}"#, "metadata.name is missing"),
+        (&PODS, "5", "expected a map"),
+    ] {
+        let error = inventory.add_item(resource, item.as_bytes(), place.clone()).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    inventory.add_item(&DEPLOYMENTS, br#"{"metadata": {"name": "web"}}"#, place).unwrap();
     assert_eq!(inventory.workloads.len(), 1);
 }
 

@@ -9,7 +9,7 @@ use berth_api::admission::{
 use berth_api::expand::{ExpandError, OwnerSelector, expand};
 use berth_api::inventory::{Entry, Inventory, Workload};
 use berth_api::object::volume::PersistentVolumeClaim;
-use berth_api::object::{GroupKey, NamespacedName, Pod, PriorityClass, RuntimeClass};
+use berth_api::object::{GroupKey, NamespacedName, Node, Pod, PriorityClass, RuntimeClass};
 use berth_api::policy::{PolicySet, changes};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::rules::{KnownNamespaces, Selector, unmerge_label_keys};
@@ -177,6 +177,7 @@ impl Simulation {
         let mut pods: Vec<_> = expanded.collect();
         let workloads = Workloads::new(&inventory);
         let present = std::mem::take(&mut inventory.pods).into_iter();
+        pods.reserve(present.len());
         let present = present.filter(|e| !expansion.deleted.contains(&e.object.metadata.namespaced_name()));
         pods.extend(present.map(|entry| {
             let workload = workloads.owner(&entry.object);
@@ -234,6 +235,7 @@ impl Simulation {
         let labels = labels.map(|m| (m.name.clone(), m.labels.clone())).collect();
         let policies = PolicySet::new(policies.filter(|_| simulation.extensions), labels);
         let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
+        simulation.add_nodes(std::mem::take(&mut inventory.nodes), &mut invalid);
         let mut volumes = Volumes::default();
         let objects = inventory.volume_objects.iter().map(|entry| &entry.object);
         volumes.add_input(&mut simulation.cluster, objects);
@@ -276,17 +278,16 @@ impl Simulation {
                 invalid.push(InvalidObject { object, source: Some(entry.source.clone()), errors });
             }
         }
-        for entry in &inventory.nodes {
-            let node = &entry.object;
+        invalid
+    }
+
+    fn add_nodes(&mut self, nodes: Vec<Entry<Node>>, invalid: &mut Vec<InvalidObject>) {
+        for Entry { object: node, source, .. } in nodes {
             let name = &node.metadata.name;
             let allocatable = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
-            let errors: Vec<_> = validate_node(node).iter().map(ToString::to_string).collect();
+            let errors: Vec<_> = validate_node(&node).iter().map(ToString::to_string).collect();
             if !errors.is_empty() {
-                invalid.push(InvalidObject {
-                    object: format!("Node {name}"),
-                    source: Some(entry.source.clone()),
-                    errors,
-                });
+                invalid.push(InvalidObject { object: format!("Node {name}"), source: Some(source), errors });
             }
             match allocatable {
                 None => self.warnings.push(format!("Node {name}: status.allocatable is missing, so no pod fits on it: add cpu, memory and pods")),
@@ -295,10 +296,9 @@ impl Simulation {
                 }
                 Some(_) => {}
             }
-            self.nodes.insert(name.clone(), node.clone());
-            self.cluster.set_node(node);
+            self.cluster.set_node(&node);
+            self.nodes.insert(name.clone(), node);
         }
-        invalid
     }
 
     fn add_pods(

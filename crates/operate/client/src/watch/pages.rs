@@ -8,6 +8,7 @@ use berth_api::resource::percent_encoded;
 use bytes::Bytes;
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use super::failure::{OBJECT_COST, WatchFailure};
 use super::options::WatchOptions;
@@ -157,6 +158,19 @@ impl<'a> Pages<'a> {
         let (metadata, items) = page.into_parts();
         self.advance(metadata, bytes.len())?;
         Ok(Some(items))
+    }
+
+    /// As [`Pages::next`], without reading the objects: their JSON, in parts of the page's text.
+    ///
+    /// # Errors
+    /// As [`Pages::next`].
+    pub async fn next_texts(&mut self) -> Result<Option<Vec<Bytes>>, ListError> {
+        let Some(bytes) = self.next_bytes().await? else { return Ok(None) };
+        let page: Page<&RawValue> = serde_json::from_slice(&bytes).map_err(|source| self.invalid(source))?;
+        let (metadata, items) = page.into_parts();
+        let texts = items.into_iter().map(|item| bytes.slice_ref(item.get().as_bytes())).collect();
+        self.advance(metadata, bytes.len())?;
+        Ok(Some(texts))
     }
 
     /// The text of the next page. The caller reads it and calls [`Self::advance`].

@@ -71,11 +71,13 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut not_running = simulation.not_running();
     not_running.retain(|of_workload| is_meant(&of_workload.namespace));
     let holds = args.hold.holds()?;
-    let hold_forecast = HoldForecast::new(&holds, simulation.pods().iter().map(|pod| &pod.pod));
-    let cluster = simulation.cluster();
-    let mut violations = violations(cluster, args.executing_only);
+    let mut violations = violations(simulation.cluster(), args.executing_only);
     let executing: Vec<ViolationKey> =
         violations.iter().filter(|v| v.required_during_execution).map(Violation::key).collect();
+    // Only pods that are evicted can be held.
+    let evictable = simulation.pods().iter().filter(|_| !executing.is_empty());
+    let hold_forecast = HoldForecast::new(&holds, evictable.map(|pod| &pod.pod));
+    let cluster = simulation.cluster();
     let evict_without_target = hold_forecast.released(Timestamp::now());
     let options = RemedyOptions { evict_without_target, ..RemedyOptions::default() };
     // Of all namespaces: an eviction may fix rules of several.
