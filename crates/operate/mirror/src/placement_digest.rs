@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use berth_api::object::{TOPOLOGY_LABELS, placement};
+use berth_api::read::json_text::{Index, JsonText, Malformed};
 use serde::de::Error;
 
-use crate::json_text::{Index, JsonText, Malformed};
 use crate::pod_ref::PodRef;
 
 /// The pod in a text, as far as it is read.
@@ -52,14 +52,8 @@ pub(crate) fn digest(
     Ok(digest.digested)
 }
 
-impl From<Malformed> for serde_json::Error {
-    fn from(_: Malformed) -> serde_json::Error {
-        Error::custom("an object or a list of a pod is not JSON, or is something else")
-    }
-}
-
 struct PlacementDigest<'a, 'b> {
-    text: JsonText<'a>,
+    text: JsonText<'a, 'b>,
     digested: DigestedPod,
     has_object: bool,
     readiness: bool,

@@ -2,13 +2,14 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
+use std::ops::Range;
 
 use berth_api::object::volume::Volume;
-use berth_api::object::{Pod, PodSpec, Shared, SharedParts};
+use berth_api::object::{ObjectMeta, Pod, PodSpec, Shared, SharedParts};
+use berth_api::read::json_text::Index;
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 
-use crate::json_text::Index;
 use crate::placement_digest::{DigestedPod, Section, digest};
 
 /// When this many specifications are known, they are forgotten.
@@ -89,23 +90,30 @@ impl PodParser {
         if !node.is_empty() {
             spec.node_name = node;
         }
-        let metadata = match managed_fields.is_empty() {
-            true => read_part(&text[metadata.clone()]),
-            false => {
-                let (before, after) =
-                    (&text[metadata.start..managed_fields.start], &text[managed_fields.end..metadata.end]);
-                read_part(&[before, b"null", after].concat())
-            }
-        };
-        let mut pod = Pod { metadata: metadata?, spec, status: read_part(&text[status.clone()])? };
+        let metadata = read_metadata(text, metadata, managed_fields)?;
+        let mut pod = Pod { metadata, spec, status: read_part(&text[status.clone()])? };
         self.parts.share_others(&mut pod);
         Ok(pod)
     }
 }
 
-/// A part of a pod, empty if the pod does not have it.
-fn read_part<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, serde_json::Error> {
-    match text {
+/// The metadata at a place of a text, without the managed fields at a place in it: they are the longest part, and not read.
+pub(crate) fn read_metadata(
+    text: &[u8],
+    metadata: &Range<usize>,
+    managed_fields: &Range<usize>,
+) -> Result<ObjectMeta, serde_json::Error> {
+    if managed_fields.is_empty() {
+        return read_part(&text[metadata.clone()]);
+    }
+    let (before, after) =
+        (&text[metadata.start..managed_fields.start], &text[managed_fields.end..metadata.end]);
+    read_part(&[before, b"null", after].concat())
+}
+
+/// A part of an object, empty if the object does not have it.
+pub(crate) fn read_part<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, serde_json::Error> {
+    match text.trim_ascii() {
         [] | b"null" => Ok(T::default()),
         text => serde_json::from_slice(text),
     }

@@ -1,6 +1,6 @@
 //! The watches, each in a separate task.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_api::object::device::DeviceKind;
 use berth_api::object::group::GroupOwner;
@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 
 use crate::device_entry::device_entry;
 use crate::event::{FullList, Payload, WatchEvent};
+use crate::node_parser::NodeParser;
 use crate::pod_delta::{PodDelta, PodReader};
 use crate::source::Source;
 use crate::volume_entry::entry;
@@ -53,7 +54,15 @@ impl Watches {
 
     /// Starts a watch of nodes. Its events carry `generation`.
     pub(crate) fn start_nodes(&self, generation: u32) -> AbortHandle {
-        self.watch(Source::Nodes, move |event| Payload::Node(generation, event))
+        let parser = Mutex::new(NodeParser::default());
+        let watch = watch_with(
+            self.client.clone(),
+            self.options(Source::Nodes),
+            self.events.clone(),
+            move |line, _| parser.lock().unwrap_or_else(PoisonError::into_inner).read_line(line),
+            move |event| Some(WatchEvent(Payload::Node(generation, event))),
+        );
+        tokio::spawn(watch).abort_handle()
     }
 
     /// Starts a watch of objects about devices. Its events carry `generation`.

@@ -17,7 +17,7 @@ use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError, Connection};
 use berth_client::watch::{ListError, Pages, WatchOptions};
 use berth_console_server::live::Source;
-use berth_mirror::PodParser;
+use berth_mirror::{NodeParser, PodParser};
 use bytes::Bytes;
 use indicatif::ProgressBar;
 use serde_json::Value;
@@ -199,7 +199,7 @@ pub async fn read(
     let (sender, mut events) = mpsc::channel(MAX_WAITING);
     // Another thread requests the next page while this one reads the objects of the last.
     let lists = tokio::spawn(list_all(client.clone(), server.to_owned(), sender));
-    let mut parser = PodParser::default();
+    let mut parsers = (NodeParser::default(), PodParser::default());
     let mut objects: Vec<Object> = Vec::new();
     while let Some(event) = events.recv().await {
         match event {
@@ -207,7 +207,7 @@ pub async fn read(
             ListEvent::Page(resource, texts) => {
                 progress.inc(texts.len() as u64);
                 objects.extend(
-                    texts.into_iter().map(|text| Object::read(text, resource, inventory, &mut parser)),
+                    texts.into_iter().map(|text| Object::read(text, resource, inventory, &mut parsers)),
                 );
             }
             ListEvent::Complete(resource) => {
@@ -243,13 +243,18 @@ enum Object {
 }
 
 impl Object {
-    fn read(text: Bytes, resource: &Resource, inventory: &Inventory, parser: &mut PodParser) -> Object {
+    fn read(
+        text: Bytes,
+        resource: &Resource,
+        inventory: &Inventory,
+        (nodes, pods): &mut (NodeParser, PodParser),
+    ) -> Object {
         let object = match resource {
             &PODS if !inventory.keeps_raw(Kind::Pod) => {
-                parser.read(&text).ok().map(|pod| Object::Pod(pod.into()))
+                pods.read(&text).ok().map(|pod| Object::Pod(pod.into()))
             }
             &NODES if !inventory.keeps_raw(Kind::Node) => {
-                serde_json::from_slice(&text).ok().map(Object::Node)
+                nodes.read(&text).ok().map(|node| Object::Node(node.into()))
             }
             _ => None,
         };

@@ -1,11 +1,8 @@
 //! An object's JSON, of which only what is read or changed is parsed.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::value::RawValue;
+use berth_api::read::json_text::{Index, JsonText, Malformed};
 use serde_json::{Error, Value};
 
 /// A field of an object.
@@ -19,7 +16,7 @@ pub enum Json<'t> {
     /// The fields of an object.
     Fields(Vec<Field<'t>>),
     /// Not parsed.
-    Text(&'t RawValue),
+    Text(&'t [u8]),
 }
 
 impl From<Value> for Json<'_> {
@@ -40,22 +37,17 @@ impl<'t> Json<'t> {
     /// # Errors
     /// The text is not JSON.
     pub fn object(text: &'t [u8]) -> Result<Json<'t>, Error> {
-        let mut deserializer = serde_json::Deserializer::from_slice(text);
-        let object = Split { fields_of: &["metadata", "spec", "status"] }.deserialize(&mut deserializer);
-        match object.and_then(|object| deserializer.end().map(|()| object)) {
+        match fields_of(text, &["metadata", "spec", "status"]) {
             Ok(object) => Ok(object),
             // One of them is not an object, or the text is not JSON.
-            Err(_) => serde_json::from_slice(text).map(Json::Text),
+            Err(Malformed) => serde_json::from_slice::<Value>(text).map(Json::from),
         }
     }
 
     /// An object as its fields; other values as they are.
     fn split(self) -> Json<'t> {
         match self {
-            Json::Text(text) => {
-                let mut deserializer = serde_json::Deserializer::from_str(text.get());
-                Split { fields_of: &[] }.deserialize(&mut deserializer).unwrap_or(self)
-            }
+            Json::Text(text) => fields_of(text, &[]).unwrap_or(self),
             Json::Value(Cow::Owned(Value::Object(fields))) => {
                 Json::Fields(fields.into_iter().map(|(name, field)| (name.into(), field.into())).collect())
             }
@@ -70,7 +62,7 @@ impl<'t> Json<'t> {
     pub fn value(&self) -> Cow<'_, Value> {
         match self {
             Json::Value(value) => Cow::Borrowed(value),
-            Json::Text(text) => Cow::Owned(serde_json::from_str(text.get()).unwrap_or_default()),
+            Json::Text(text) => Cow::Owned(serde_json::from_slice(text).unwrap_or_default()),
             Json::Fields(fields) => {
                 let fields =
                     fields.iter().map(|(name, field)| (name.to_string(), field.value().into_owned()));
@@ -132,22 +124,43 @@ impl<'t> Json<'t> {
         match self {
             Json::Value(value) => Some(value.as_array()?.iter().map(Json::from).collect()),
             Json::Text(text) => {
-                let texts: Vec<&RawValue> = serde_json::from_str(text.get()).ok()?;
-                Some(texts.into_iter().map(Json::Text).collect())
+                let (mut index, mut texts) = (Index::default(), Vec::new());
+                let mut text = JsonText::new(text, &mut index);
+                let mut elements = text.array().ok().filter(|array| !array.is_null())?;
+                while text.has_next(&mut elements).ok()? {
+                    texts.push(Json::Text(text.value().ok()?));
+                }
+                Some(texts)
             }
             Json::Fields(_) => None,
         }
     }
-}
 
-impl Serialize for Json<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    /// Appends the JSON.
+    pub fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Json::Value(value) => value.serialize(serializer),
-            Json::Fields(fields) => serializer.collect_map(fields.iter().map(|(name, field)| (name, field))),
-            Json::Text(text) => text.serialize(serializer),
+            // JSON serializes into memory without failing: its keys are strings.
+            Json::Value(value) => _ = serde_json::to_writer(out, value),
+            Json::Text(text) => out.extend_from_slice(text),
+            Json::Fields(fields) => {
+                out.push(b'{');
+                for (i, (name, field)) in fields.iter().enumerate() {
+                    write_name(out, i == 0, name);
+                    field.write(out);
+                }
+                out.push(b'}');
+            }
         }
     }
+}
+
+/// Appends the name of a field, with what separates it from the field before and from its value.
+pub fn write_name(out: &mut Vec<u8>, is_first: bool, name: &str) {
+    if !is_first {
+        out.push(b',');
+    }
+    let _ = serde_json::to_writer(&mut *out, name);
+    out.push(b':');
 }
 
 /// The value at the end of a path of names.
@@ -160,42 +173,37 @@ fn first_name(path: &str) -> (&str, &str) {
     path.split_at(path.find('/').unwrap_or(path.len()))
 }
 
-/// A name in a text: borrowed, if it has no escapes.
-#[derive(Deserialize)]
-struct Name<'t>(#[serde(borrow)] Cow<'t, str>);
-
-/// Finds the fields of an object, and those of some of its fields; their values are not parsed.
-#[derive(Clone, Copy)]
-struct Split {
-    fields_of: &'static [&'static str],
+/// The fields of an object, and the fields of those `split`, which are objects too or `null`; the other values are not parsed.
+fn fields_of<'t>(text: &'t [u8], split: &[&str]) -> Result<Json<'t>, Malformed> {
+    let mut index = Index::default();
+    let mut text = JsonText::new(text, &mut index);
+    let object = read_fields(&mut text, split)?;
+    if text.is_at_end() { Ok(object) } else { Err(Malformed) }
 }
 
-impl<'de> DeserializeSeed<'de> for Split {
-    type Value = Json<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
-        deserializer.deserialize_map(self)
+fn read_fields<'t>(text: &mut JsonText<'t, '_>, split: &[&str]) -> Result<Json<'t>, Malformed> {
+    let mut members = text.object()?;
+    if members.is_null() {
+        return Ok(Json::Text(b"null"));
     }
+    let mut fields = Vec::with_capacity(16);
+    while let Some(key) = text.next_key(&mut members)? {
+        let name = name(key)?;
+        let is_split = split.contains(&&*name);
+        let field = if is_split { read_fields(text, &[])? } else { Json::Text(text.value()?) };
+        fields.push((name, field));
+    }
+    Ok(Json::Fields(fields))
 }
 
-impl<'de> Visitor<'de> for Split {
-    type Value = Json<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
-        let mut fields = Vec::with_capacity(16);
-        while let Some(Name(name)) = map.next_key()? {
-            let is_split = self.fields_of.contains(&&*name);
-            let field = match is_split {
-                true => map.next_value_seed(Split { fields_of: &[] })?,
-                false => Json::Text(map.next_value()?),
-            };
-            fields.push((name, field));
+/// A name, of which `key` is the text between its quotes.
+fn name(key: &[u8]) -> Result<Cow<'_, str>, Malformed> {
+    match key.contains(&b'\\') {
+        false => str::from_utf8(key).map(Cow::Borrowed).map_err(|_| Malformed),
+        true => {
+            let quoted = [b"\"", key, b"\""].concat();
+            serde_json::from_slice(&quoted).map(Cow::Owned).map_err(|_| Malformed)
         }
-        Ok(Json::Fields(fields))
     }
 }
 

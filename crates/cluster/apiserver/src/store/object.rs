@@ -10,7 +10,7 @@ use bytes::{BufMut, Bytes};
 use serde_json::{Map, Value};
 
 use super::facts::Facts;
-use super::json::{Field, Json};
+use super::json::{Field, Json, write_name};
 use super::shared_text::{SharedParts, Text, TextWriter};
 
 /// What happened to an object.
@@ -220,7 +220,7 @@ fn write_object(
 ) -> (Range<u32>, Option<u32>) {
     let (mut metadata, mut version) = (0..0, None);
     let Some(fields) = object.fields() else {
-        write_value(text, object);
+        object.write(text.written());
         return (metadata, version);
     };
     write_fields(text, fields.iter(), &mut |text, name, field| match name {
@@ -230,22 +230,9 @@ fn write_object(
             metadata = start..text.written().len() as u32;
         }
         "spec" if *resource == PODS => write_spec(text, field),
-        _ => write_value(text, field),
+        _ => field.write(text.written()),
     });
     (metadata, version)
-}
-
-fn write_value(text: &mut TextWriter<'_>, json: &Json<'_>) {
-    // JSON serializes into memory without failing: its keys are strings.
-    let _ = serde_json::to_writer(text.written(), json);
-}
-
-fn write_name(text: &mut TextWriter<'_>, is_first: bool, name: &str) {
-    if !is_first {
-        text.written().push(b',');
-    }
-    let _ = serde_json::to_writer(&mut *text.written(), name);
-    text.written().push(b':');
 }
 
 /// Appends an object whose fields `write` writes. Returns where its bracket is in the text's own part.
@@ -256,7 +243,7 @@ fn write_fields<'j>(
 ) -> u32 {
     text.written().push(b'{');
     for (i, (name, field)) in fields.enumerate() {
-        write_name(text, i == 0, name);
+        write_name(text.written(), i == 0, name);
         write(text, name, field);
     }
     let end = text.own_len() as u32;
@@ -267,30 +254,30 @@ fn write_fields<'j>(
 /// Appends metadata without the version, and returns where in the text's own part it belongs.
 fn write_metadata(text: &mut TextWriter<'_>, metadata: &Json<'_>) -> Option<u32> {
     let Some(fields) = metadata.fields() else {
-        write_value(text, metadata);
+        metadata.write(text.written());
         return None;
     };
     let unversioned = fields.iter().filter(|(name, _)| name != "resourceVersion");
     Some(write_fields(text, unversioned, &mut |text, name, field| match name {
         "managedFields" => write_managed_fields(text, field),
-        _ => write_value(text, field),
+        _ => field.write(text.written()),
     }))
 }
 
 fn write_managed_fields(text: &mut TextWriter<'_>, entries: &Json<'_>) {
-    let Some(entries) = entries.elements() else { return write_value(text, entries) };
+    let Some(entries) = entries.elements() else { return entries.write(text.written()) };
     text.written().push(b'[');
     for (i, entry) in entries.iter().enumerate() {
         if i > 0 {
             text.written().push(b',');
         }
         let Some(fields) = entry.fields() else {
-            write_value(text, entry);
+            entry.write(text.written());
             continue;
         };
         write_fields(text, fields.iter(), &mut |text, name, field| {
             let start = text.written().len();
-            write_value(text, field);
+            field.write(text.written());
             if name == "fieldsV1" {
                 text.share_from(start);
             }
@@ -300,7 +287,7 @@ fn write_managed_fields(text: &mut TextWriter<'_>, entries: &Json<'_>) {
 }
 
 fn write_spec(text: &mut TextWriter<'_>, spec: &Json<'_>) {
-    let Some(fields) = spec.fields() else { return write_value(text, spec) };
+    let Some(fields) = spec.fields() else { return spec.write(text.written()) };
     text.written().push(b'{');
     let mut start = text.written().len();
     for (i, (name, field)) in fields.iter().enumerate() {
@@ -308,8 +295,8 @@ fn write_spec(text: &mut TextWriter<'_>, spec: &Json<'_>) {
         if is_own {
             text.share_from(start);
         }
-        write_name(text, i == 0, name);
-        write_value(text, field);
+        write_name(text.written(), i == 0, name);
+        field.write(text.written());
         if is_own {
             start = text.written().len();
         }

@@ -125,7 +125,7 @@ impl Agent {
     }
 
     /// The status of adopted nodes without resources.
-    fn default_status(&self) -> berth_api::object::NodeStatus {
+    fn default_status(&self) -> berth_api::object::Shared<berth_api::object::NodeStatus> {
         let template = self.options.templates.first().cloned().unwrap_or_else(|| NodeTemplate::new(1, 1));
         let one = NodeTemplate {
             nodes: berth_api::simulated_nodes::SimulatedNodes { n_nodes: 1, ..template.nodes },

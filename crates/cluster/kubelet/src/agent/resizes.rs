@@ -43,8 +43,8 @@ impl Agent {
     /// Why the node can never give a pod what it requests. The words are the kubelet's.
     fn infeasible(&self, node: NodeId, pod: &PodView) -> Option<String> {
         let node = self.nodes.get(node).view.as_ref()?.to_node();
-        let allocatable = node.status.allocatable.unwrap_or_default();
-        let of = |name: &str| allocatable.get(name).copied().unwrap_or_default();
+        let allocatable = node.status.allocatable.as_ref();
+        let of = |name: &str| allocatable.and_then(|all| all.get(name)).copied().unwrap_or_default();
         let requests = PodRequests::of(&pod.to_placed());
         let (cpu, memory) = (of("cpu").millis(), of("memory").units());
         let why = if requests.memory > memory {

@@ -79,7 +79,8 @@ impl NodeView {
                     .and_then(|info| serde_json::from_value(info).ok())
                     .unwrap_or_default(),
                 ..berth_api::object::NodeStatus::default()
-            },
+            }
+            .into(),
         }
     }
 }

@@ -11,9 +11,9 @@ use super::workload::{Workload, WorkloadSpec};
 use crate::object::device::ResourceClaimStatus;
 use crate::object::group::{CompositePodGroup, GroupWorkload, PodGroup};
 use crate::object::{
-    CronJob, DeviceClass, DeviceObject, Job, Monitor, Namespace, NetworkPolicy, Node, NodeStatus, ObjectMeta,
+    CronJob, DeviceClass, DeviceObject, Job, Monitor, Namespace, NetworkPolicy, Node, ObjectMeta,
     Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, RuntimeClass,
-    Service, VolumeObject, Workload as WorkloadObject,
+    Service, Shared, VolumeObject, Workload as WorkloadObject,
 };
 use crate::policy::PlacementPolicy;
 use crate::read::document::Object;
@@ -221,7 +221,7 @@ impl Inventory {
     /// As in a cluster: the kubelet writes the status, and applying a manifest leaves it.
     fn put_node(&mut self, entry: Entry<Node>) {
         if let Some((node, earlier)) = put(&mut self.nodes, entry)
-            && node.status == NodeStatus::default()
+            && node.status == Shared::default()
         {
             node.status = earlier.status;
         }

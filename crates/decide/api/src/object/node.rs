@@ -1,8 +1,10 @@
 //! Nodes.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
-use super::{ObjectMeta, ResourceList, nullable};
+use super::{Empty, ObjectMeta, ResourceList, Shared, nullable};
 use crate::syntax::labels::{REGION, ZONE};
 
 /// The labels of a node that the API server copies to a pod when the pod is bound (the admission plugin
@@ -19,9 +21,9 @@ pub struct Node {
     /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: NodeSpec,
-    /// Status.
+    /// Status. Nodes of one size may share it.
     #[serde(deserialize_with = "nullable")]
-    pub status: NodeStatus,
+    pub status: Shared<NodeStatus>,
 }
 
 /// `spec` of a node.
@@ -58,7 +60,7 @@ pub struct Taint {
 }
 
 /// `status` of a node.
-#[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
     /// Resources available to pods.
@@ -76,6 +78,18 @@ pub struct NodeStatus {
     /// Features that the kubelet declares.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub declared_features: Vec<String>,
+}
+
+impl NodeStatus {
+    /// The names of the fields.
+    pub const FIELDS: [&str; 5] = ["allocatable", "capacity", "images", "nodeInfo", "declaredFeatures"];
+}
+
+impl Empty for NodeStatus {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<NodeStatus> = LazyLock::new(NodeStatus::default);
+        &EMPTY
+    }
 }
 
 /// `status.nodeInfo`, as far as terms can select by it.

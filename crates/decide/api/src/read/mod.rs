@@ -14,6 +14,7 @@ pub mod fields;
 mod integer_bounds;
 mod items;
 mod json;
+pub mod json_text;
 mod kind;
 mod limits;
 mod lines;

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
+use berth_api::read::json_text::{Index, JsonText};
 use berth_api::resource::percent_encoded;
 use bytes::Bytes;
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 
 use super::failure::{OBJECT_COST, WatchFailure};
 use super::options::WatchOptions;
@@ -101,6 +101,28 @@ impl<T> Page<T> {
     }
 }
 
+/// The metadata of a page, and the JSON of its items.
+fn split(page: &Bytes) -> Result<(PageMeta, Vec<Bytes>), serde_json::Error> {
+    let mut index = Index::default();
+    let mut text = JsonText::new(page, &mut index);
+    let (mut metadata, mut texts) = (PageMeta::default(), Vec::new());
+    let mut members = text.object()?;
+    while let Some(key) = text.next_key(&mut members)? {
+        match key {
+            b"metadata" => metadata = serde_json::from_slice(text.value()?)?,
+            b"items" => {
+                let mut items = text.array()?;
+                while text.has_next(&mut items)? {
+                    texts.push(page.slice_ref(text.value()?));
+                }
+            }
+            _ => _ = text.value()?,
+        }
+    }
+    metadata.n_items = texts.len();
+    Ok((metadata, texts))
+}
+
 /// `metadata` of a page.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -166,9 +188,7 @@ impl<'a> Pages<'a> {
     /// As [`Pages::next`].
     pub async fn next_texts(&mut self) -> Result<Option<Vec<Bytes>>, ListError> {
         let Some(bytes) = self.next_bytes().await? else { return Ok(None) };
-        let page: Page<&RawValue> = serde_json::from_slice(&bytes).map_err(|source| self.invalid(source))?;
-        let (metadata, items) = page.into_parts();
-        let texts = items.into_iter().map(|item| bytes.slice_ref(item.get().as_bytes())).collect();
+        let (metadata, texts) = split(&bytes).map_err(|source| self.invalid(source))?;
         self.advance(metadata, bytes.len())?;
         Ok(Some(texts))
     }
@@ -287,6 +307,28 @@ mod tests {
             async { Ok::<_, Infallible>(response.unwrap()) }
         });
         (kube::Client::new(service, "default"), queries)
+    }
+
+    #[tokio::test]
+    async fn the_texts_of_a_list_are_those_of_its_objects() {
+        let (client, _) = expiring();
+        let options = WatchOptions::new("/api/v1/pods");
+        let mut pages = Pages::new(&client, &options);
+        let mut read = Vec::new();
+        while let Some(page) = pages.next_texts().await.unwrap() {
+            read.push((pages.is_first(), page));
+        }
+        let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+        assert_eq!(
+            read,
+            [(true, vec![text("1")]), (true, vec![text("1")]), (true, vec![text("1"), text("2")])]
+        );
+        assert_eq!(pages.into_version(), "2");
+        for (page, n_items) in
+            [(r#"{"items": null, "x": {}}"#, Some(0)), (r#"{"items": [1, 2}"#, None), ("5", None)]
+        {
+            assert_eq!(split(&text(page)).ok().map(|(_, texts)| texts.len()), n_items, "{page}");
+        }
     }
 
     #[tokio::test]

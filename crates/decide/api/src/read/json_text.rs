@@ -6,8 +6,15 @@
 use wide::u8x16;
 
 /// The text is not JSON, or not what was expected there.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an object or a list is not JSON, or is something else")]
+pub struct Malformed;
+
+impl From<Malformed> for serde_json::Error {
+    fn from(malformed: Malformed) -> serde_json::Error {
+        serde::de::Error::custom(malformed)
+    }
+}
 
 /// Bytes per block.
 const BLOCK: usize = 64;
@@ -23,7 +30,7 @@ struct Block {
 
 /// The index of a text; it is kept for its capacity.
 #[derive(Default)]
-pub(crate) struct Index(Vec<Block>);
+pub struct Index(Vec<Block>);
 
 impl Index {
     fn fill(&mut self, text: &[u8]) {
@@ -68,37 +75,51 @@ fn positions(block: &[u8; BLOCK], set: u8, byte: u8) -> u64 {
 }
 
 /// A text that is read from its begin.
-pub(crate) struct JsonText<'a> {
+pub struct JsonText<'a, 'i> {
     text: &'a [u8],
-    index: &'a [Block],
+    index: &'i [Block],
     at: usize,
 }
 
 /// An object or an array that is being read.
-pub(crate) struct Items {
+pub struct Items {
     /// The closing bracket; none for `null`, which has no items.
     close: Option<u8>,
     is_first: bool,
 }
 
-impl<'a> JsonText<'a> {
-    pub(crate) fn new(text: &'a [u8], index: &'a mut Index) -> JsonText<'a> {
+impl Items {
+    /// Whether it is `null`.
+    pub fn is_null(&self) -> bool {
+        self.close.is_none()
+    }
+}
+
+impl<'a, 'i> JsonText<'a, 'i> {
+    /// A text at its begin. The index is only kept for its capacity.
+    pub fn new(text: &'a [u8], index: &'i mut Index) -> JsonText<'a, 'i> {
         index.fill(text);
         JsonText { text, index: &index.0, at: 0 }
     }
 
     /// Where the reading is.
-    pub(crate) fn at(&self) -> usize {
+    pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Begins an object, whose members are read with [`JsonText::next_key`].
-    pub(crate) fn object(&mut self) -> Result<Items, Malformed> {
+    /// Begins an object, whose members are read with [`JsonText::next_key`]. `null` has none.
+    ///
+    /// # Errors
+    /// What comes next is neither.
+    pub fn object(&mut self) -> Result<Items, Malformed> {
         self.begin(b'{', b'}')
     }
 
-    /// Begins an array, whose elements are read with [`JsonText::has_next`].
-    pub(crate) fn array(&mut self) -> Result<Items, Malformed> {
+    /// Begins an array, whose elements are read with [`JsonText::has_next`]. `null` has none.
+    ///
+    /// # Errors
+    /// What comes next is neither.
+    pub fn array(&mut self) -> Result<Items, Malformed> {
         self.begin(b'[', b']')
     }
 
@@ -115,7 +136,10 @@ impl<'a> JsonText<'a> {
     }
 
     /// The next key as it is written between its quotes, none at the end of the object. Its value has to be read next.
-    pub(crate) fn next_key(&mut self, members: &mut Items) -> Result<Option<&'a [u8]>, Malformed> {
+    ///
+    /// # Errors
+    /// What comes next is neither a key nor the end.
+    pub fn next_key(&mut self, members: &mut Items) -> Result<Option<&'a [u8]>, Malformed> {
         if !self.has_next(members)? {
             return Ok(None);
         }
@@ -128,7 +152,10 @@ impl<'a> JsonText<'a> {
     }
 
     /// Whether there is one more element, which has to be read next.
-    pub(crate) fn has_next(&mut self, items: &mut Items) -> Result<bool, Malformed> {
+    ///
+    /// # Errors
+    /// What comes next is neither a comma nor the end.
+    pub fn has_next(&mut self, items: &mut Items) -> Result<bool, Malformed> {
         let Some(close) = items.close else { return Ok(false) };
         let next = self.peek()?;
         if next == close {
@@ -145,7 +172,10 @@ impl<'a> JsonText<'a> {
     }
 
     /// The values of these members of an object; empty texts for those that it does not have.
-    pub(crate) fn members<const N: usize>(&mut self, names: [&str; N]) -> Result<[&'a [u8]; N], Malformed> {
+    ///
+    /// # Errors
+    /// What comes next is neither an object nor `null`.
+    pub fn members<const N: usize>(&mut self, names: [&str; N]) -> Result<[&'a [u8]; N], Malformed> {
         let (mut members, mut values) = (self.object()?, [&self.text[..0]; N]);
         while let Some(key) = self.next_key(&mut members)? {
             let value = self.value()?;
@@ -156,7 +186,11 @@ impl<'a> JsonText<'a> {
         Ok(values)
     }
 
-    pub(crate) fn value(&mut self) -> Result<&'a [u8], Malformed> {
+    /// The value that comes next.
+    ///
+    /// # Errors
+    /// There is none, or it does not end.
+    pub fn value(&mut self) -> Result<&'a [u8], Malformed> {
         let first = self.peek()?;
         let begin = self.at;
         self.at = match first {
@@ -204,7 +238,7 @@ impl<'a> JsonText<'a> {
     }
 
     /// Whether nothing but space is left.
-    pub(crate) fn is_at_end(&mut self) -> bool {
+    pub fn is_at_end(&mut self) -> bool {
         self.peek().is_err()
     }
 
