@@ -11,8 +11,8 @@ use super::workload::{Workload, WorkloadSpec};
 use crate::object::device::ResourceClaimStatus;
 use crate::object::group::{CompositePodGroup, GroupWorkload, PodGroup};
 use crate::object::{
-    CronJob, DeviceClass, DeviceObject, Job, Monitor, Namespace, NetworkPolicy, Node, ObjectMeta,
-    Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, RuntimeClass,
+    CronJob, DeviceClass, DeviceObject, Job, Monitor, Namespace, NetworkPolicy, Node, ObjectMeta, Pod,
+    PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, RuntimeClass,
     Service, Shared, VolumeObject, Workload as WorkloadObject,
 };
 use crate::policy::PlacementPolicy;

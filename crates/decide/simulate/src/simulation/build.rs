@@ -54,7 +54,7 @@ struct Classes {
 /// A pod of the inventory, or one of an expanded workload.
 struct InputPod<'a> {
     entry: Entry<Pod>,
-    /// As in [`SimulatedPod::workload`].
+    /// As in [`SimulatedPod::workload`]; of an expanded workload.
     workload: Option<String>,
     expanded_from: Option<&'a Workload>,
     /// As in [`SimulatedPod::replaces`].
@@ -174,23 +174,10 @@ impl Simulation {
                 rollout: rollout_of.get(&expanded.workload).copied(),
             }
         });
-        let mut pods: Vec<_> = expanded.collect();
-        let workloads = Workloads::new(&inventory);
-        let present = std::mem::take(&mut inventory.pods).into_iter();
-        pods.reserve(present.len());
-        let present = present.filter(|e| !expansion.deleted.contains(&e.object.metadata.namespaced_name()));
-        pods.extend(present.map(|entry| {
-            let workload = workloads.owner(&entry.object);
-            InputPod {
-                entry,
-                workload,
-                expanded_from: None,
-                replaces: None,
-                claims: Vec::new(),
-                rollout: None,
-            }
-        }));
-        pods.sort_by_key(|pod| pod.entry.order);
+        let mut expanded: Vec<_> = expanded.collect();
+        expanded.sort_by_key(|pod| pod.entry.order);
+        let mut present = std::mem::take(&mut inventory.pods);
+        present.sort_by_key(|entry| entry.order);
 
         let mut simulation = Simulation {
             extensions: options.settings.extensions,
@@ -208,7 +195,7 @@ impl Simulation {
             budget_objects: inventory.pod_disruption_budgets.iter().map(|b| b.object.clone()).collect(),
             warnings: Vec::new(),
             ended: BTreeMap::new(),
-            workloads,
+            workloads: Workloads::new(&inventory),
             nodes: BTreeMap::new(),
             namespaces: KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object)),
             devices: Devices::default(),
@@ -246,7 +233,23 @@ impl Simulation {
             priority: inventory.priority_classes.into_iter().map(|e| e.object).collect(),
             runtime: inventory.runtime_classes.into_iter().map(|e| e.object).collect(),
         };
-        simulation.add_pods(pods, &classes, &policies, &mut volumes, &mut invalid);
+        let n_pods = expanded.len() + present.len();
+        let is_left = |e: &Entry<Pod>| !expansion.deleted.contains(&e.object.metadata.namespaced_name());
+        let present = present.into_iter().filter(is_left).map(|entry| InputPod {
+            entry,
+            workload: None,
+            expanded_from: None,
+            replaces: None,
+            claims: Vec::new(),
+            rollout: None,
+        });
+        let (mut expanded, mut present) = (expanded.into_iter().peekable(), present.peekable());
+        let in_order = std::iter::from_fn(|| match (expanded.peek(), present.peek()) {
+            (Some(next), Some(other)) if next.entry.order <= other.entry.order => expanded.next(),
+            (Some(_), None) => expanded.next(),
+            _ => present.next(),
+        });
+        simulation.add_pods((n_pods, in_order), &classes, &policies, &mut volumes, &mut invalid);
         Ok((simulation, invalid))
     }
 
@@ -301,9 +304,9 @@ impl Simulation {
         }
     }
 
-    fn add_pods(
+    fn add_pods<'i>(
         &mut self,
-        pods: Vec<InputPod<'_>>,
+        (n_pods, pods): (usize, impl Iterator<Item = InputPod<'i>>),
         Classes { priority: classes, runtime: runtime_classes }: &Classes,
         policies: &PolicySet,
         volumes: &mut Volumes,
@@ -311,10 +314,11 @@ impl Simulation {
     ) {
         let (mut unknown_classes, mut unknown_runtime_classes) = (BTreeSet::new(), BTreeSet::new());
         let mut arriving = Vec::new();
-        self.pods.reserve(pods.len());
-        self.cluster.reserve_pods(pods.len());
+        self.pods.reserve(n_pods);
+        self.cluster.reserve_pods(n_pods);
         for InputPod { entry, workload, expanded_from, replaces, claims, rollout } in pods {
             let Entry { object: mut pod, mut raw, source, .. } = entry;
+            let workload = workload.or_else(|| self.workloads.owner(&pod));
             if pod.is_terminal() {
                 if pod.lasting_rejection().is_some() {
                     let pod = self.simulated(pod, raw, workload);

@@ -51,7 +51,7 @@ impl Simulation {
                 self.pods[i].refuse(why.clone());
                 refused.insert(key, (n_admitted, why));
             } else {
-                self.cluster.set_pod(&self.pods[i].pod);
+                self.cluster.assume(&pod, &key.1);
                 self.pods[i].outcome = Outcome::on(key.1);
                 n_admitted += 1;
             }

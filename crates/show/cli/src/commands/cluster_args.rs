@@ -1,5 +1,6 @@
 //! Arguments that describe a cluster, and the simulation built from them.
 
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -127,14 +128,15 @@ impl ClusterArgs {
         !self.dump.is_empty() || self.live_cluster().is_some()
     }
 
-    /// Reads the input and builds the simulation; prints warnings and notes to standard error.
-    pub fn simulation(&self, keep_raw: bool) -> Result<Simulation, CliError> {
+    /// Reads the input and builds the simulation; prints warnings and notes to standard error. It is never dropped: the process ends
+    /// sooner without.
+    pub fn simulation(&self, keep_raw: bool) -> Result<ManuallyDrop<Simulation>, CliError> {
         let inventory = self.inventory(keep_raw)?;
         self.check(&inventory)?;
         let settings = self.settings(&inventory)?;
         let simulation = self.simulation_of(inventory, settings)?;
         warn_about(&simulation);
-        Ok(simulation)
+        Ok(ManuallyDrop::new(simulation))
     }
 
     /// Whether the input describes a cluster.
