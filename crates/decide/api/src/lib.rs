@@ -17,6 +17,7 @@
 //! | [`recording`], [`journal`] | recorded decisions of kube-scheduler; journals of a running scheduler |
 //! | [`fenceposts`], [`rollout`] | numbers that may be percentages; the steps of a rollout |
 //! | [`simulated_nodes`], [`split_mix`] | simulated nodes; pseudo-random numbers |
+//! | [`by_hash`] | lists whose elements are found by the hash of their key |
 //! | [`work`] | how much work one request, event, page or file may cause |
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
@@ -25,6 +26,7 @@
 pub const KUBERNETES_VERSION: &str = "1.36";
 
 pub mod admission;
+pub mod by_hash;
 pub mod cel;
 pub mod config;
 pub mod expand;

@@ -212,6 +212,7 @@ pub async fn read(
             }
             ListEvent::Complete(resource) => {
                 let place = SourceLocation::file(&format!("{server}{}", resource.path("")));
+                inventory.reserve(resource, objects.len());
                 for (item, object) in std::mem::take(&mut objects).into_iter().enumerate() {
                     object.add_to(
                         inventory,

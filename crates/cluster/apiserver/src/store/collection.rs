@@ -1,6 +1,6 @@
 //! The objects of one resource and the history of their changes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,6 +13,7 @@ use super::event::Event;
 use super::facts::Facts;
 use super::field_watchers::FieldWatchers;
 use super::object::{AnyCompiled, EventType, Object};
+use super::objects::Objects;
 
 /// Limits of the history, for watchers that lag or reconnect.
 #[derive(Clone, Copy, Debug)]
@@ -43,14 +44,10 @@ pub struct TooOld {
     pub oldest: u64,
 }
 
-/// Objects by namespace and name.
-pub type Objects = BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<Object>>>;
-
 /// The objects of one resource and the history of their changes.
 #[derive(Debug)]
 pub struct Collection {
     objects: Objects,
-    n_objects: usize,
     history: VecDeque<Event>,
     history_bytes: usize,
     /// The same of all collections together.
@@ -78,8 +75,7 @@ impl Collection {
         all_history_bytes: &Arc<AtomicUsize>,
     ) -> Collection {
         Collection {
-            objects: Objects::new(),
-            n_objects: 0,
+            objects: Objects::default(),
             history: VecDeque::new(),
             history_bytes: 0,
             all_history_bytes: all_history_bytes.clone(),
@@ -95,19 +91,19 @@ impl Collection {
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.n_objects
+        self.objects.len()
     }
 
     /// An object.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Object>> {
-        self.objects.get(namespace)?.get(name)
+        self.objects.get(namespace, name)
     }
 
     /// How many objects there are in a namespace, or in all.
     pub fn len_in(&self, namespace: Option<&str>) -> usize {
         match namespace {
-            Some(namespace) => self.objects.get(namespace).map_or(0, BTreeMap::len),
-            None => self.n_objects,
+            Some(namespace) => self.objects.len_in(namespace),
+            None => self.objects.len(),
         }
     }
 
@@ -147,16 +143,7 @@ impl Collection {
     }
 
     fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
-        let (namespace, name) = (object.facts.namespace(), object.facts.name());
-        let objects = match self.objects.get_mut(namespace) {
-            Some(objects) => objects,
-            None => self.objects.entry(namespace.into()).or_default(),
-        };
-        let previous = match objects.get_mut(name) {
-            Some(present) => Some(std::mem::replace(present, object.clone())),
-            None => objects.insert(name.into(), object.clone()),
-        };
-        self.n_objects += usize::from(previous.is_none());
+        let previous = self.objects.put(object.clone());
         if let Some(previous) = &previous {
             self.claims.release(&previous.facts);
         }
@@ -165,12 +152,7 @@ impl Collection {
     }
 
     fn take(&mut self, namespace: &str, name: &str) -> Option<Arc<Object>> {
-        let objects = self.objects.get_mut(namespace)?;
-        let previous = objects.remove(name)?;
-        if objects.is_empty() {
-            self.objects.remove(namespace);
-        }
-        self.n_objects -= 1;
+        let previous = self.objects.take(namespace, name)?;
         self.claims.release(&previous.facts);
         Some(previous)
     }

@@ -100,7 +100,7 @@ impl Collections {
         let mut all = Vec::new();
         for resource in self.resources() {
             let collection = self.read(resource);
-            all.extend(collection.objects().values().flatten().map(|(_, object)| (resource, object.clone())));
+            all.extend(collection.objects().iter().map(|object| (resource, object.clone())));
         }
         all
     }

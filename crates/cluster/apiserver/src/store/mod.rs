@@ -22,6 +22,7 @@ mod json;
 mod labels;
 mod new_file;
 mod object;
+mod objects;
 mod page;
 mod record;
 mod recover;

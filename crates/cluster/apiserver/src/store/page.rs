@@ -76,15 +76,14 @@ impl Collection {
             (None, Some((namespace, _))) => (Bound::Included(namespace), Bound::Unbounded),
             (None, None) => (Bound::Unbounded, Bound::Unbounded),
         };
-        self.objects().range::<str, _>(namespaces).flat_map(move |(namespace, objects)| {
-            let after = after.filter(|(passed, _)| *passed == &**namespace).map(|(_, name)| name);
+        self.objects().range(namespaces, move |namespace| {
+            let after = after.filter(|(passed, _)| *passed == namespace).map(|(_, name)| name);
             let one = filter.name().filter(|name| after.is_none_or(|after| after < *name));
-            let names = match (one, after) {
+            match (one, after) {
                 (Some(name), _) => (Bound::Included(name), Bound::Included(name)),
                 (None, Some(name)) => (Bound::Excluded(name), Bound::Unbounded),
                 (None, None) => (Bound::Unbounded, Bound::Unbounded),
-            };
-            objects.range::<str, _>(names).map(|(_, object)| object)
+            }
         })
     }
 

@@ -107,6 +107,9 @@ pub struct Expansion {
 /// # Errors
 /// A workload that the API server would reject, or more pods than [`Inventory::max_pods`].
 pub fn expand(inventory: &Inventory) -> Result<Expansion, ExpandError> {
+    if inventory.workloads.is_empty() {
+        return Ok(Expansion::default());
+    }
     let mut expander = Expander {
         inventory,
         ownership: Ownership::new(inventory),

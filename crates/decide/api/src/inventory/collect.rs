@@ -20,7 +20,7 @@ use crate::read::document::Object;
 use crate::read::manifest::{DEFAULT_NAMESPACE, display_name};
 use crate::read::yaml::MAX_ALIASED_BYTES;
 use crate::read::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_objects};
-use crate::resource::{Resource, group_of};
+use crate::resource::{NODES, PODS, Resource, group_of};
 
 /// The objects of an input, by kind and in input order.
 #[derive(Clone, Debug, Default)]
@@ -169,6 +169,16 @@ impl Inventory {
         index.add(&mut self.volume_objects, |o| (Kind::Volume(o.kind()), o.metadata()));
         index.add(&mut self.device_objects, |o| (Kind::Device(o.kind()), o.metadata()));
         (self.seen, self.n_read) = (index.seen, index.n_read);
+    }
+
+    /// Makes room for objects of a resource that are added next.
+    pub fn reserve(&mut self, resource: &Resource, n_objects: usize) {
+        self.seen.reserve(n_objects);
+        match *resource {
+            NODES => self.nodes.reserve(n_objects),
+            PODS => self.pods.reserve(n_objects),
+            _ => {}
+        }
     }
 
     /// Adds a pod that is not kept whole.

@@ -35,21 +35,20 @@ impl Simulation {
             let created = self.pods[*i].pod.metadata.creation_timestamp;
             (created.is_none(), created, *i)
         });
-        let prepare = |i: usize| (i, self.cluster.prepare(&self.pods[i].pod));
-        let arriving: Vec<_> = positions.into_iter().map(prepare).collect();
-        // Equivalent pods share an answer until another pod is admitted.
-        let mut refused: HashMap<(Equivalence, String), (usize, Unadmitted)> = HashMap::new();
+        // Equivalent pods share an answer until another pod is admitted. The pods are kept: what they are equivalent by stays theirs.
+        let mut refused: HashMap<(Equivalence, String), (usize, Unadmitted, PreparedPod)> = HashMap::new();
         let mut n_admitted = 0;
-        for (i, pod) in arriving {
+        for i in positions {
+            let pod = self.cluster.prepare(&self.pods[i].pod);
             let node = self.pods[i].pod.spec.node_name.clone();
             let key = (self.cluster.equivalence(&pod), node);
             let unadmitted = match refused.get(&key) {
-                Some((at, why)) if *at == n_admitted => Some(why.clone()),
+                Some((at, why, _)) if *at == n_admitted => Some(why.clone()),
                 _ => self.unadmitted(&pod, &key.1),
             };
             if let Some(why) = unadmitted {
                 self.pods[i].refuse(why.clone());
-                refused.insert(key, (n_admitted, why));
+                refused.insert(key, (n_admitted, why, pod));
             } else {
                 self.cluster.assume(&pod, &key.1);
                 self.pods[i].outcome = Outcome::on(key.1);

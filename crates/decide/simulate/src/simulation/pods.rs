@@ -1,12 +1,11 @@
 //! The pods of a simulation, in input order and by name.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::iter::Map;
 use std::ops::{Index, IndexMut};
 use std::slice::Iter;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
+use berth_api::by_hash::ByHash;
 
 use super::pod::SimulatedPod;
 
@@ -15,8 +14,7 @@ use super::pod::SimulatedPod;
 #[derive(Clone, Default)]
 pub struct Pods {
     pods: Vec<Arc<SimulatedPod>>,
-    positions: HashTable<u32>,
-    key: RandomState,
+    positions: ByHash,
 }
 
 impl Index<usize> for Pods {
@@ -69,14 +67,13 @@ impl Pods {
 
     /// The position of a pod. It changes when another pod is removed: the last pod takes its position.
     pub(super) fn position(&self, namespace: &str, name: &str) -> Option<usize> {
-        let is_it = |at: &u32| self.pods[*at as usize].is_named(namespace, name);
-        let found = self.positions.find(self.key.hash_one((namespace, name)), is_it);
-        found.map(|at| *at as usize)
+        let is_it = |at: u32| self.pods[at as usize].is_named(namespace, name);
+        self.positions.find(&(namespace, name), is_it).map(|at| at as usize)
     }
 
     /// Makes room for this many pods, before the first.
     pub(super) fn reserve(&mut self, n_pods: usize) {
-        self.positions.reserve(n_pods, |_| 0);
+        self.positions.reserve(n_pods);
         self.pods.reserve(n_pods);
     }
 
@@ -87,10 +84,7 @@ impl Pods {
 
     /// Another pod may have the name of this one.
     pub(super) fn forget_name(&mut self, position: usize) {
-        let hash = hash(&self.key, &self.pods[position]);
-        if let Ok(entry) = self.positions.find_entry(hash, |other| *other as usize == position) {
-            entry.remove();
-        }
+        self.positions.remove(&name(&self.pods[position]), position as u32);
     }
 
     /// Removes a pod; the last one takes its position.
@@ -105,14 +99,11 @@ impl Pods {
     }
 
     fn insert_position(&mut self, position: usize) {
-        let Pods { pods, positions, key } = self;
-        let hash_at = |at: &u32| hash(key, &pods[*at as usize]);
-        let position = position as u32;
-        positions.insert_unique(hash_at(&position), position, hash_at);
+        self.positions.insert(&name(&self.pods[position]), position as u32);
     }
 }
 
-fn hash(key: &RandomState, pod: &SimulatedPod) -> u64 {
+fn name(pod: &SimulatedPod) -> (&str, &str) {
     let metadata = &pod.pod.metadata;
-    key.hash_one((&*metadata.namespace, &*metadata.name))
+    (&metadata.namespace, &metadata.name)
 }

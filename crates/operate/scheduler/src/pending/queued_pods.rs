@@ -1,12 +1,11 @@
 //! The pods that are pending, by ID and by uid.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use berth_api::by_hash::ByHash;
 use berth_api::object::{Pod, PodLimits, TooManyEntries, VolumeDecision};
 use berth_engine::{PreparedPod, RelaxedPod};
-use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
@@ -119,9 +118,7 @@ impl QueuedPod {
 pub(crate) struct QueuedPods {
     /// Boxed: the table has up to twice as many places as pods.
     by_id: FxHashMap<PodId, Box<QueuedPod>>,
-    /// By the hash of the uid, which users can write. It is kept: a table that grows would look at every pod for it.
-    by_uid: HashTable<(u64, PodId)>,
-    hasher: RandomState,
+    by_uid: ByHash<PodId>,
     last_id: u64,
 }
 
@@ -134,23 +131,15 @@ impl QueuedPods {
 
     pub(crate) fn add(&mut self, pod: QueuedPod) -> PodId {
         let id = self.new_id();
-        let hash = self.hash(&pod.pod.metadata.uid);
+        self.by_uid.insert(&*pod.pod.metadata.uid, id);
         self.by_id.insert(id, Box::new(pod));
-        self.by_uid.insert_unique(hash, (hash, id), |(hash, _)| *hash);
         id
     }
 
     pub(crate) fn remove(&mut self, id: PodId) -> Option<QueuedPod> {
         let removed = self.by_id.remove(&id)?;
-        let hash = self.hash(&removed.pod.metadata.uid);
-        if let Ok(entry) = self.by_uid.find_entry(hash, |(_, known)| *known == id) {
-            entry.remove();
-        }
+        self.by_uid.remove(&*removed.pod.metadata.uid, id);
         Some(*removed)
-    }
-
-    fn hash(&self, uid: &str) -> u64 {
-        self.hasher.hash_one(uid)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -158,11 +147,7 @@ impl QueuedPods {
     }
 
     pub(crate) fn id(&self, uid: &str) -> Option<PodId> {
-        let hash = self.hash(uid);
-        let has_uid = |(known, id): &(u64, PodId)| {
-            *known == hash && self.by_id.get(id).is_some_and(|pod| *pod.pod.metadata.uid == *uid)
-        };
-        self.by_uid.find(hash, has_uid).map(|(_, id)| *id)
+        self.by_uid.find(uid, |id| self.get(id).is_some_and(|queued| *queued.pod.metadata.uid == *uid))
     }
 
     pub(crate) fn get(&self, id: PodId) -> Option<&QueuedPod> {

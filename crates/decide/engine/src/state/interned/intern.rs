@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::by_hash::ByHash;
+use berth_api::by_hash::ByHash;
 
 /// An interned text. Equal texts have equal symbols within one cluster, for as long as the symbol has users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

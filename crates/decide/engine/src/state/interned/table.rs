@@ -7,7 +7,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
-use super::by_hash::ByHash;
+use berth_api::by_hash::ByHash;
 
 /// A value that a table finds by its key.
 pub(crate) trait Keyed {

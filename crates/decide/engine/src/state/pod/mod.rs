@@ -9,6 +9,7 @@ pub(crate) mod uid;
 
 use std::sync::Arc;
 
+use berth_api::by_hash::ByHash;
 use berth_api::object::{MIRROR_ANNOTATION, Pod};
 use rustc_hash::FxHashMap;
 
@@ -19,7 +20,6 @@ use self::uid::Uid;
 use super::device::PodDevices;
 use super::group::GroupId;
 use super::ids::NodeId;
-use super::interned::by_hash::ByHash;
 use super::interned::intern::Symbol;
 use super::volume::PodVolumes;
 use crate::state::rule_set::RuleSetId;
