@@ -1,5 +1,7 @@
 //! Objects of a cluster that changes: set and removed one by one.
 
+use std::sync::Arc;
+
 use super::collect::{Inventory, Seen};
 use super::entry::{Entry, InputError};
 use crate::object::NamespacedName;
@@ -27,7 +29,9 @@ impl Inventory {
 
     /// Removes an object. Returns whether it was there.
     pub fn remove(&mut self, kind: Kind, name: &NamespacedName) -> bool {
-        let Some(Seen { order, .. }) = self.seen.remove(&key(kind, name)) else { return false };
+        let Some(Seen { order, .. }) = Arc::make_mut(&mut self.seen).remove(&key(kind, name)) else {
+            return false;
+        };
         match kind {
             Kind::Node => remove(&mut self.nodes, order),
             Kind::Namespace => remove(&mut self.namespaces, order),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -70,7 +71,8 @@ pub struct Inventory {
     pub skipped: BTreeMap<String, usize>,
     n_read: usize,
     n_inputs: usize,
-    pub(super) seen: HashMap<(Kind, String, String), Seen>,
+    /// Shared by copies, which simulations are made of.
+    pub(super) seen: Arc<HashMap<(Kind, String, String), Seen>>,
 }
 
 /// An object that was read.
@@ -168,12 +170,12 @@ impl Inventory {
         });
         index.add(&mut self.volume_objects, |o| (Kind::Volume(o.kind()), o.metadata()));
         index.add(&mut self.device_objects, |o| (Kind::Device(o.kind()), o.metadata()));
-        (self.seen, self.n_read) = (index.seen, index.n_read);
+        (self.seen, self.n_read) = (Arc::new(index.seen), index.n_read);
     }
 
     /// Makes room for objects of a resource that are added next.
     pub fn reserve(&mut self, resource: &Resource, n_objects: usize) {
-        self.seen.reserve(n_objects);
+        Arc::make_mut(&mut self.seen).reserve(n_objects);
         match *resource {
             NODES => self.nodes.reserve(n_objects),
             PODS => self.pods.reserve(n_objects),
@@ -445,7 +447,8 @@ impl Inventory {
             order = first.order;
             self.replaced.push(object);
         }
-        self.seen.insert(key, Seen { source: source.clone(), input: self.n_inputs, order });
+        let seen = Seen { source: source.clone(), input: self.n_inputs, order };
+        Arc::make_mut(&mut self.seen).insert(key, seen);
         self.n_read += 1;
         Ok(Entry { object, raw, source, order })
     }
