@@ -26,8 +26,10 @@ use tokio::sync::mpsc;
 /// Timeout of the request that checks permissions.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Objects in a page.
+const PAGE_SIZE: u32 = 2000;
 /// Pages that wait to be read; when there are as many, the next one is not requested.
-const MAX_WAITING: usize = 8;
+const MAX_WAITING: usize = 4;
 
 /// The resources to read, and whether reading must succeed: others may be forbidden or unknown to the server.
 ///
@@ -304,7 +306,7 @@ async fn list(
     resource: &'static Resource,
     events: &mpsc::Sender<ListEvent>,
 ) -> Result<(), ListError> {
-    let mut options = WatchOptions::of(resource);
+    let mut options = WatchOptions { page_size: PAGE_SIZE, ..WatchOptions::of(resource) };
     match pages(client, resource, &options, events).await {
         Err(error) if error.code() == Some(404) && options.change_version() => {
             pages(client, resource, &options, events).await

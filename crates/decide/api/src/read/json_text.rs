@@ -38,6 +38,7 @@ impl Index {
         // Of the block before: whether it ends with a backslash that escapes, and, as a mask, whether it ends in a string.
         let (mut escapes, mut in_string) = (false, 0);
         let (blocks, rest) = text.as_chunks();
+        self.0.reserve(blocks.len() + 1);
         let mut last = [0; BLOCK];
         last[..rest.len()].copy_from_slice(rest);
         for bytes in blocks.iter().chain([&last]) {

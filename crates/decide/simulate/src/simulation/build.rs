@@ -390,7 +390,9 @@ impl Simulation {
                 self.rollouts[rollout].add(pod);
                 continue;
             }
-            arriving.extend(pod.awaits_node_admission().then_some(self.pods.len()));
+            if pod.awaits_node_admission() {
+                arriving.push((self.pods.len(), self.cluster.prepare(&pod)));
+            }
             self.add_pod(pod, raw, workload, replaces);
         }
         self.arrive(arriving);

@@ -29,17 +29,22 @@ impl Simulation {
         admission.err().map(|rejection| Unadmitted::rejected(node, rejection))
     }
 
+    /// The pod at a position arrives at the node that it names.
+    pub(super) fn arrive_alone(&mut self, position: usize) {
+        let prepared = self.cluster.prepare(&self.pods[position].pod);
+        self.arrive(vec![(position, prepared)]);
+    }
+
     /// The pods at these positions arrive at the nodes that they name.
-    pub(super) fn arrive(&mut self, mut positions: Vec<usize>) {
-        positions.sort_by_key(|i| {
+    pub(super) fn arrive(&mut self, mut arriving: Vec<(usize, PreparedPod)>) {
+        arriving.sort_by_key(|(i, _)| {
             let created = self.pods[*i].pod.metadata.creation_timestamp;
             (created.is_none(), created, *i)
         });
         // Equivalent pods share an answer until another pod is admitted. The pods are kept: what they are equivalent by stays theirs.
         let mut refused: HashMap<(Equivalence, String), (usize, Unadmitted, PreparedPod)> = HashMap::new();
         let mut n_admitted = 0;
-        for i in positions {
-            let pod = self.cluster.prepare(&self.pods[i].pod);
+        for (i, pod) in arriving {
             let node = self.pods[i].pod.spec.node_name.clone();
             let key = (self.cluster.equivalence(&pod), node);
             let unadmitted = match refused.get(&key) {
@@ -64,7 +69,7 @@ impl Simulation {
         let named = self.workloads.template_node(&pod.metadata.namespace, workload.as_deref());
         let Some(node) = named else { return false };
         node.clone_into(&mut pod.spec.node_name);
-        self.arrive(vec![position]);
+        self.arrive_alone(position);
         true
     }
 

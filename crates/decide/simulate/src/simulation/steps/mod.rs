@@ -234,7 +234,7 @@ impl Steps<'_> {
     /// A controller creates the pod at this position: it is pending, or arrives at the node that it names.
     fn arrive_or_wait(&mut self, position: usize) {
         match self.simulation.pods[position].pod.awaits_node_admission() {
-            true => self.simulation.arrive(vec![position]),
+            true => self.simulation.arrive_alone(position),
             false => self.add_pending(position),
         }
     }
