@@ -35,7 +35,7 @@ impl<'t> Json<'t> {
     /// The text of an object of Kubernetes, and the fields of its metadata, specification and status.
     ///
     /// # Errors
-    /// The text is not JSON.
+    /// The text is not JSON, as far as it is read: the store has written it.
     pub fn object(text: &'t [u8]) -> Result<Json<'t>, Error> {
         match fields_of(text, &["metadata", "spec", "status"]) {
             Ok(object) => Ok(object),

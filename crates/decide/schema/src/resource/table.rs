@@ -305,7 +305,8 @@ impl Resource {
 /// The resource at `/apis/GROUP/VERSION/PLURAL`.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     let mut all = RESOURCES.iter().chain(&METRICS).copied();
-    all.find(|r| r.group == group && r.version == version && r.plural == plural)
+    // Most plurals differ in length.
+    all.find(|r| r.plural == plural && r.group == group && r.version == version)
 }
 
 /// The stored resource of objects with this `apiVersion` and `kind`.
