@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use berth_api::inventory::{InputError, Inventory};
-use berth_api::object::{Node, Pod};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES,
@@ -28,6 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Objects in a page.
 const PAGE_SIZE: u32 = 2000;
+/// A server may say that a list has more objects than it has.
+const MOST_EXPECTED: usize = 2_000_000;
 /// Pages that wait to be read; when there are as many, the next one is not requested.
 const MAX_WAITING: usize = 4;
 
@@ -202,25 +203,24 @@ pub async fn read(
     // Another thread requests the next page while this one reads the objects of the last.
     let lists = tokio::spawn(list_all(client.clone(), server.to_owned(), sender));
     let mut parsers = (NodeParser::default(), PodParser::default());
-    let mut objects: Vec<Object> = Vec::new();
+    let (mut listed, mut place, mut n_items) = (None, SourceLocation::file(server), 0);
     while let Some(event) = events.recv().await {
         match event {
-            ListEvent::Begun => objects.clear(),
+            ListEvent::Begun(resource, n_expected) => {
+                if listed.replace(resource) == Some(resource)
+                    && let Some(kind) = Kind::of(&resource.api_version(), resource.kind)
+                {
+                    inventory.remove_all(kind);
+                }
+                inventory.reserve(resource, n_expected.min(MOST_EXPECTED));
+                (place, n_items) = (SourceLocation::file(&format!("{server}{}", resource.path(""))), 0);
+            }
             ListEvent::Page(resource, texts) => {
                 progress.inc(texts.len() as u64);
-                objects.extend(
-                    texts.into_iter().map(|text| Object::read(text, resource, inventory, &mut parsers)),
-                );
-            }
-            ListEvent::Complete(resource) => {
-                let place = SourceLocation::file(&format!("{server}{}", resource.path("")));
-                inventory.reserve(resource, objects.len());
-                for (item, object) in std::mem::take(&mut objects).into_iter().enumerate() {
-                    object.add_to(
-                        inventory,
-                        resource,
-                        SourceLocation { item: Some(item), ..place.clone() },
-                    )?;
+                for text in texts {
+                    let source = SourceLocation { item: Some(n_items), ..place.clone() };
+                    add(&text, resource, source, inventory, &mut parsers)?;
+                    n_items += 1;
                 }
             }
         }
@@ -230,52 +230,34 @@ pub async fn read(
 
 /// A list as it is read.
 enum ListEvent {
-    /// It begins, or begins again: earlier pages do not count.
-    Begun,
+    /// It begins with about so many objects, or begins again, or ends with an error: what was read of it does not count.
+    Begun(&'static Resource, usize),
     /// The JSON of the objects of a page.
     Page(&'static Resource, Vec<Bytes>),
-    Complete(&'static Resource),
 }
 
-/// An object of a list that is not complete.
-enum Object {
-    Node(Box<Node>),
-    Pod(Box<Pod>),
-    /// The others are added from their text, and also those that cannot be read: the error then names the field.
-    Text(Bytes),
-}
-
-impl Object {
-    fn read(
-        text: Bytes,
-        resource: &Resource,
-        inventory: &Inventory,
-        (nodes, pods): &mut (NodeParser, PodParser),
-    ) -> Object {
-        let object = match resource {
-            &PODS if !inventory.keeps_raw(Kind::Pod) => {
-                pods.read(&text).ok().map(|pod| Object::Pod(pod.into()))
+/// Adds an object of a list. Those that cannot be read are added as any object: the error then names the field.
+fn add(
+    text: &[u8],
+    resource: &Resource,
+    source: SourceLocation,
+    inventory: &mut Inventory,
+    (nodes, pods): &mut (NodeParser, PodParser),
+) -> Result<(), InputError> {
+    match resource {
+        &NODES if !inventory.keeps_raw(Kind::Node) => {
+            if let Ok(node) = nodes.read(text) {
+                return inventory.add_node(node, source);
             }
-            &NODES if !inventory.keeps_raw(Kind::Node) => {
-                nodes.read(&text).ok().map(|node| Object::Node(node.into()))
-            }
-            _ => None,
-        };
-        object.unwrap_or(Object::Text(text))
-    }
-
-    fn add_to(
-        self,
-        inventory: &mut Inventory,
-        resource: &Resource,
-        source: SourceLocation,
-    ) -> Result<(), InputError> {
-        match self {
-            Object::Node(node) => inventory.add_node(*node, source),
-            Object::Pod(pod) => inventory.add_pod(*pod, source),
-            Object::Text(text) => inventory.add_item(resource, &text, source),
         }
+        &PODS if !inventory.keeps_raw(Kind::Pod) => {
+            if let Ok(pod) = pods.read(text) {
+                return inventory.add_pod(pod, source);
+            }
+        }
+        _ => {}
     }
+    inventory.add_item(resource, text, source)
 }
 
 /// Lists all resources, one after the other. Returns warnings.
@@ -286,9 +268,13 @@ async fn list_all(
 ) -> Result<Vec<String>, LiveError> {
     let mut warnings = Vec::new();
     for (resource, required) in RESOURCES {
-        match list(&client, resource, &events).await {
-            // An error if the receiver is gone, which needs no more.
-            Ok(()) => _ = events.send(ListEvent::Complete(resource)).await,
+        let listed = list(&client, resource, &events).await;
+        if listed.is_err() {
+            // An error if the receiver is gone, which needs no more; here and below.
+            _ = events.send(ListEvent::Begun(resource, 0)).await;
+        }
+        match listed {
+            Ok(()) => {}
             // Many clusters do not have these resources.
             Err(error) if OFTEN_MISSING.contains(resource) && error.code() == Some(404) => {}
             Err(error) if !required && matches!(error.code(), Some(403 | 404)) => {
@@ -324,9 +310,60 @@ async fn pages(
     let mut pages = Pages::new(client, options);
     while let Some(page) = pages.next_texts().await? {
         if pages.is_first() {
-            _ = events.send(ListEvent::Begun).await;
+            _ = events.send(ListEvent::Begun(resource, page.len().saturating_add(pages.n_remaining()))).await;
         }
         _ = events.send(ListEvent::Page(resource, page)).await;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The client of a server with a node whose lists of pods expire after the first page, unless they are read in one piece.
+    fn client() -> kube::Client {
+        let service = tower::service_fn(|request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default();
+            let object = |name: &str| json!({"metadata": {"name": name}});
+            let list = |names: &[&str], token: &str| {
+                let items: Vec<Value> = names.iter().copied().map(object).collect();
+                (
+                    200,
+                    json!({"metadata": {"continue": token, "remainingItemCount": u64::MAX}, "items": items}),
+                )
+            };
+            let (code, answer) = match request.uri().path() {
+                "/api/v1/nodes" => list(&["n"], ""),
+                "/api/v1/pods" if query.contains("continue=") => {
+                    (410, json!({"code": 410, "reason": "Expired"}))
+                }
+                "/api/v1/pods" if query.contains("limit=") => list(&["a", "b"], "next"),
+                "/api/v1/pods" => list(&["b", "c"], ""),
+                _ => (403, json!({"code": 403, "reason": "Forbidden"})),
+            };
+            let response = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
+            async { Ok::<_, Infallible>(response.unwrap()) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn a_list_that_expires_is_read_again_from_its_begin() {
+        for mut inventory in [Inventory::default(), Inventory::keeping_raw()] {
+            let warnings = read(&client(), "server", &mut inventory, &ProgressBar::hidden()).await.unwrap();
+            let pods =
+                inventory.pods.iter().map(|entry| (entry.object.metadata.name.as_str(), entry.source.item));
+            assert_eq!(pods.collect::<Vec<_>>(), [("b", Some(0)), ("c", Some(1))]);
+            assert_eq!((inventory.nodes.len(), inventory.names().count()), (1, 3));
+            assert!(warnings.iter().all(|warning| warning.ends_with("continuing without these objects")));
+            assert!(!warnings.is_empty());
+        }
+    }
 }

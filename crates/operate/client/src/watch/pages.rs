@@ -130,6 +130,7 @@ pub(crate) struct PageMeta {
     resource_version: String,
     #[serde(rename = "continue")]
     token: Option<String>,
+    remaining_item_count: Option<u64>,
     #[serde(skip)]
     n_items: usize,
 }
@@ -147,6 +148,8 @@ pub struct Pages<'a> {
     size: usize,
     n_expired: u32,
     is_first: bool,
+    /// How many objects follow the last page.
+    n_remaining: usize,
     /// Resource version of the first page: changes made while later pages are read are part of the watch from here.
     version: Option<String>,
 }
@@ -165,6 +168,7 @@ impl<'a> Pages<'a> {
             size: 0,
             n_expired: 0,
             is_first: true,
+            n_remaining: 0,
             version: None,
         }
     }
@@ -234,6 +238,7 @@ impl<'a> Pages<'a> {
         if self.size > group.limit() {
             return Err(ListError::TooLarge(group.exceed(path)));
         }
+        self.n_remaining = page.remaining_item_count.unwrap_or_default() as usize;
         self.version.get_or_insert(page.resource_version);
         self.token = page.token.filter(|token| !token.is_empty());
         match &self.token {
@@ -251,6 +256,11 @@ impl<'a> Pages<'a> {
     /// Whether the last page began the list, or began it again.
     pub fn is_first(&self) -> bool {
         self.is_first
+    }
+
+    /// How many objects follow the last page, as the server says.
+    pub fn n_remaining(&self) -> usize {
+        self.n_remaining
     }
 
     /// The resource version to watch from after the list.
