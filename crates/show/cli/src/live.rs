@@ -244,13 +244,13 @@ fn add(
     inventory: &mut Inventory,
     (nodes, pods): &mut (NodeParser, PodParser),
 ) -> Result<(), InputError> {
-    match resource {
-        &NODES if !inventory.keeps_raw(Kind::Node) => {
+    match *resource {
+        NODES if !inventory.keeps_raw(Kind::Node) => {
             if let Ok(node) = nodes.read(text) {
                 return inventory.add_node(node, source);
             }
         }
-        &PODS if !inventory.keeps_raw(Kind::Pod) => {
+        PODS if !inventory.keeps_raw(Kind::Pod) => {
             if let Ok(pod) = pods.read(text) {
                 return inventory.add_pod(pod, source);
             }
