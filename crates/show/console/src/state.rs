@@ -132,7 +132,8 @@ impl State {
         let (mut changed, mut is_changed, mut is_noticed) = (Vec::new(), false, false);
         for update in updates {
             is_changed |= match update {
-                Update::Node(node) => {
+                Update::Node(mut node) => {
+                    self.parts.share_node(&mut node);
                     let is_new = self.simulation.set_node(*node);
                     if is_new {
                         self.broken = None;

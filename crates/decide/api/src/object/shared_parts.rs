@@ -5,8 +5,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::{
-    Affinity, Container, ContainerStatus, OwnerReference, Pod, PodSpec, PodStatus, Shared, StringMap,
-    Toleration, TopologySpreadConstraint, volume::Volume,
+    Affinity, Container, ContainerStatus, Node, NodeStatus, OwnerReference, Pod, PodSpec, PodStatus, Shared,
+    StringMap, Toleration, TopologySpreadConstraint, volume::Volume,
 };
 
 /// The parts of pods that are in use, each once.
@@ -23,6 +23,7 @@ pub struct SharedParts {
     /// Of pods without a node: it is different in each of the others.
     specs: Parts<PodSpec>,
     statuses: Parts<PodStatus>,
+    node_statuses: Parts<NodeStatus>,
 }
 
 impl SharedParts {
@@ -30,6 +31,14 @@ impl SharedParts {
     pub fn share(&mut self, pod: &mut Pod) {
         self.share_spec(&mut pod.spec);
         self.share_others(pod);
+    }
+
+    /// Makes the node share its status with those of the same size.
+    pub fn share_node(&mut self, node: &mut Node) {
+        let is_shared = node.status.0.as_ref().is_some_and(|status| Arc::strong_count(status) > 1);
+        if !is_shared {
+            self.node_statuses.share(&mut node.status);
+        }
     }
 
     /// The same for the specification alone.
