@@ -9,12 +9,11 @@ use berth_api::object::{NamespacedName, PartialObjectMetadata};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::cache::{Cache, Change, Indexer};
-use crate::watch::{self as watcher, HasMetadata, Line, Page, PageMeta, Sink, WatchOptions};
+use crate::watch::{self as watcher, HasMetadata, Line, PageMeta, Sink, WatchOptions};
 
 /// The informer calls it with every change after the cache holds it.
 type Handler<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
@@ -98,17 +97,11 @@ where
     }
 
     fn read_page(&mut self, page: &[u8]) -> Result<PageMeta, serde_json::Error> {
-        if let Ok(page) = serde_json::from_slice::<Page<T>>(page) {
-            let (metadata, items) = page.into_parts();
-            items.into_iter().for_each(|object| self.put_listed(object));
-            return Ok(metadata);
-        }
-        // An object cannot be read: the others are read one by one.
-        let (metadata, items) = serde_json::from_slice::<Page<Value>>(page)?.into_parts();
+        let (metadata, items) = watcher::split(page)?;
         for item in items {
-            match serde_json::from_slice(item.to_string().as_bytes()) {
+            match serde_json::from_slice(item) {
                 Ok(object) => self.put_listed(object),
-                Err(error) => self.ignore(&serde_json::from_value(item)?, &error),
+                Err(error) => self.ignore(&serde_json::from_slice(item)?, &error),
             }
         }
         Ok(metadata)

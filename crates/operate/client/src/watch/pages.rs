@@ -1,14 +1,12 @@
 //! Lists in pages.
 
 use std::collections::HashSet;
-use std::fmt;
-use std::marker::PhantomData;
 
-use berth_api::read::json_text::{Index, JsonText};
+use berth_api::read::json_text::{Index, JsonText, Malformed};
 use berth_api::resource::percent_encoded;
 use bytes::Bytes;
-use serde::de::{DeserializeOwned, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Error};
 
 use super::failure::{OBJECT_COST, WatchFailure};
 use super::options::WatchOptions;
@@ -54,55 +52,11 @@ impl ListError {
     }
 }
 
-/// A page of a list.
-#[derive(Deserialize)]
-pub(crate) struct Page<T> {
-    #[serde(default)]
-    pub(crate) metadata: PageMeta,
-    #[serde(bound(deserialize = "T: Deserialize<'de>"), deserialize_with = "bounded", default = "Vec::new")]
-    pub(crate) items: Vec<T>,
-}
-
-/// Reads the items of a page, but not more than a server has reason to send.
-fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    struct Items<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {MAX_PAGE_OBJECTS} objects")
-        }
-
-        // Servers written in Go encode some empty lists as null.
-        fn visit_unit<E>(self) -> Result<Vec<T>, E> {
-            Ok(Vec::new())
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
-            let mut read = Vec::new();
-            while let Some(item) = items.next_element()? {
-                if read.len() == MAX_PAGE_OBJECTS {
-                    return Err(serde::de::Error::invalid_length(read.len() + 1, &self));
-                }
-                read.push(item);
-            }
-            Ok(read)
-        }
-    }
-
-    deserializer.deserialize_any(Items(PhantomData))
-}
-
-impl<T> Page<T> {
-    pub(crate) fn into_parts(self) -> (PageMeta, Vec<T>) {
-        let n_items = self.items.len();
-        (PageMeta { n_items, ..self.metadata }, self.items)
-    }
-}
-
-/// The metadata of a page, and the JSON of its items.
-fn split(page: &Bytes) -> Result<(PageMeta, Vec<Bytes>), serde_json::Error> {
+/// The metadata of a page, and the JSON of its items: not more of them than a server has reason to send.
+///
+/// # Errors
+/// It is not a list, or has too many.
+pub(crate) fn split(page: &[u8]) -> Result<(PageMeta, Vec<&[u8]>), serde_json::Error> {
     let mut index = Index::default();
     let mut text = JsonText::new(page, &mut index);
     let (mut metadata, mut texts) = (PageMeta::default(), Vec::new());
@@ -110,17 +64,34 @@ fn split(page: &Bytes) -> Result<(PageMeta, Vec<Bytes>), serde_json::Error> {
     while let Some(key) = text.next_key(&mut members)? {
         match key {
             b"metadata" => metadata = serde_json::from_slice(text.value()?)?,
+            // Servers written in Go encode some empty lists as null.
             b"items" => {
                 let mut items = text.array()?;
                 while text.has_next(&mut items)? {
-                    texts.push(page.slice_ref(text.value()?));
+                    if texts.len() == MAX_PAGE_OBJECTS {
+                        return Err(Error::custom(format!("more than {MAX_PAGE_OBJECTS} objects in a page")));
+                    }
+                    texts.push(text.value()?);
                 }
             }
             _ => _ = text.value()?,
         }
     }
+    if !text.is_at_end() {
+        return Err(Malformed.into());
+    }
     metadata.n_items = texts.len();
     Ok((metadata, texts))
+}
+
+/// Reads a page.
+///
+/// # Errors
+/// It is not a list of such objects, or has too many.
+pub(super) fn read_page<T: DeserializeOwned>(page: &[u8]) -> Result<(PageMeta, Vec<T>), serde_json::Error> {
+    let (metadata, texts) = split(page)?;
+    let items = texts.into_iter().map(serde_json::from_slice).collect::<Result<_, _>>()?;
+    Ok((metadata, items))
 }
 
 /// `metadata` of a page.
@@ -180,8 +151,7 @@ impl<'a> Pages<'a> {
     /// The server rejects the request, does not answer in time, or sends something else.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, ListError> {
         let Some(bytes) = self.next_bytes().await? else { return Ok(None) };
-        let page: Page<T> = serde_json::from_slice(&bytes).map_err(|source| self.invalid(source))?;
-        let (metadata, items) = page.into_parts();
+        let (metadata, items) = read_page(&bytes).map_err(|source| self.invalid(source))?;
         self.advance(metadata, bytes.len())?;
         Ok(Some(items))
     }
@@ -193,6 +163,7 @@ impl<'a> Pages<'a> {
     pub async fn next_texts(&mut self) -> Result<Option<Vec<Bytes>>, ListError> {
         let Some(bytes) = self.next_bytes().await? else { return Ok(None) };
         let (metadata, texts) = split(&bytes).map_err(|source| self.invalid(source))?;
+        let texts = texts.into_iter().map(|text| bytes.slice_ref(text)).collect();
         self.advance(metadata, bytes.len())?;
         Ok(Some(texts))
     }
@@ -334,10 +305,13 @@ mod tests {
             [(true, vec![text("1")]), (true, vec![text("1")]), (true, vec![text("1"), text("2")])]
         );
         assert_eq!(pages.into_version(), "2");
-        for (page, n_items) in
-            [(r#"{"items": null, "x": {}}"#, Some(0)), (r#"{"items": [1, 2}"#, None), ("5", None)]
-        {
-            assert_eq!(split(&text(page)).ok().map(|(_, texts)| texts.len()), n_items, "{page}");
+        for (page, n_items) in [
+            (r#"{"items": null, "x": {}}"#, Some(0)),
+            (r#"{"items": [1, 2}"#, None),
+            ("{} 1", None),
+            ("5", None),
+        ] {
+            assert_eq!(split(page.as_bytes()).ok().map(|(_, texts)| texts.len()), n_items, "{page}");
         }
     }
 

@@ -14,7 +14,7 @@ use super::ended::Ended;
 use super::event::{Line, StreamEvent};
 use super::failure::WatchFailure;
 use super::object::KubeObject;
-use super::pages::{Page, PageMeta};
+use super::pages::{self, PageMeta};
 
 /// Reading the objects of watches.
 pub static READING: Part = Part::new("watch");
@@ -104,7 +104,7 @@ where
     }
 
     fn read_page(&mut self, page: &[u8]) -> Result<PageMeta, serde_json::Error> {
-        let (metadata, items) = serde_json::from_slice::<Page<T>>(page)?.into_parts();
+        let (metadata, items) = pages::read_page::<T>(page)?;
         self.page = items.into_iter();
         Ok(metadata)
     }
