@@ -1,10 +1,10 @@
 //! The nodes of the input, and what rules about nodes leave of them.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
-use berth_api::object::Node;
+use berth_api::object::{Node, ResourceList};
 use berth_api::rules::{
     Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, PodRules, Requirement, Selector, TaintEffect,
     Tolerations,
@@ -24,21 +24,29 @@ type Domains<'a> = Rc<BTreeMap<&'a str, Vec<usize>>>;
 /// The nodes.
 pub(crate) struct Nodes<'a> {
     all: Vec<&'a Node>,
+    /// Of each node, the position of the first one that offers the same resources.
+    first_of_size: Vec<usize>,
     work: Work,
     domains: RefCell<HashMap<String, Domains<'a>>>,
     eligible: RefCell<HashMap<NodeRules, Rc<Eligible<'a>>>>,
 }
 
 /// The nodes that a pod may run on.
+#[derive(Default)]
 pub(crate) struct Eligible<'a> {
     /// Positions, ascending.
     pub(crate) nodes: Vec<usize>,
+    /// Those of the first nodes with each different list of resources.
+    pub(crate) sizes: Vec<usize>,
     domains: RefCell<HashMap<String, Rc<BTreeSet<&'a str>>>>,
 }
 
 impl<'a> Nodes<'a> {
     pub(crate) fn new(all: Vec<&'a Node>, work: Work) -> Nodes<'a> {
-        Nodes { all, work, domains: RefCell::default(), eligible: RefCell::default() }
+        let mut known = HashMap::new();
+        let first = |(i, node): (usize, &&'a Node)| *known.entry(offered(node)).or_insert(i);
+        let first_of_size = all.iter().enumerate().map(first).collect();
+        Nodes { all, first_of_size, work, domains: RefCell::default(), eligible: RefCell::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -88,7 +96,7 @@ impl<'a> Nodes<'a> {
         let key =
             (rules.node_selector.clone(), rules.required_node_affinity.clone(), rules.tolerations.clone());
         if !self.work.spend(steps(rules)) {
-            return Rc::new(Eligible { nodes: Vec::new(), domains: RefCell::default() });
+            return Rc::default();
         }
         if let Some(eligible) = self.eligible.borrow().get(&key) {
             return eligible.clone();
@@ -102,8 +110,10 @@ impl<'a> Nodes<'a> {
                     || rules.tolerations.tolerate(taint)
             })
         };
-        let nodes = matching.into_iter().filter(tolerates).collect();
-        let eligible = Rc::new(Eligible { nodes, domains: RefCell::default() });
+        let nodes: Vec<usize> = matching.into_iter().filter(tolerates).collect();
+        let mut seen = HashSet::new();
+        let sizes = nodes.iter().copied().filter(|i| seen.insert(self.first_of_size[*i])).collect();
+        let eligible = Rc::new(Eligible { nodes, sizes, domains: RefCell::default() });
         self.eligible.borrow_mut().insert(key, eligible.clone());
         eligible
     }
@@ -132,6 +142,11 @@ impl<'a> Nodes<'a> {
         known.insert(key.to_owned(), domains.clone());
         domains
     }
+}
+
+/// The resources that a node offers to pods.
+pub(crate) fn offered(node: &Node) -> Option<&ResourceList> {
+    node.status.allocatable.as_ref().or(node.status.capacity.as_ref())
 }
 
 /// Whether the taint is about a condition of a node, which ends.

@@ -15,42 +15,6 @@ use crate::limiter::{Candidate, EvictionLimiter, LimitInUse, LimitOptions};
 use crate::options::{Graces, HoldOptions, HoldPeriod};
 use crate::pods::Pods;
 
-/// For each of these evictions, in order, the limit that delays it; none if it is not delayed. `pods` are all pods of the
-/// cluster.
-pub fn delayed_evictions<'a>(
-    limits: &LimitOptions,
-    pods: impl IntoIterator<Item = &'a Pod>,
-    evictions: &[&Remedy],
-) -> Vec<Option<String>> {
-    if evictions.is_empty() {
-        return Vec::new();
-    }
-    // Within one window, the time does not matter; the rate is no reason to report.
-    let now = Timestamp::UNIX_EPOCH;
-    let limits = LimitOptions { evictions_per_second: f64::from(u32::MAX), ..limits.clone() };
-    let running = running(pods, now);
-    let mut limiter = EvictionLimiter::new(limits);
-    limiter.check_cluster_limit(running.n_running(), evictions.len(), now);
-    let mut delay = |remedy: &Remedy| {
-        let victim = &remedy.victim;
-        let pod = running.get(&victim.namespace, &victim.name)?;
-        let name = format!("{}/{}", victim.namespace, victim.name);
-        let candidate = Candidate {
-            // Objects in files may have no uid.
-            uid: &name,
-            node: &victim.node,
-            namespace: &victim.namespace,
-            workload: &pod.workload.name,
-            term: remedy.cures.first().map_or("", |key| key.term.as_str()),
-            seen_at: pod.seen_at,
-            n_workload_pods: running.n_of(&pod.workload),
-        };
-        let stopped = limiter.stops_all(evictions.len(), now);
-        stopped.or_else(|| limiter.reserve(&candidate, now).err()).map(|throttled| throttled.cause())
-    };
-    evictions.iter().map(|remedy| delay(remedy)).collect()
-}
-
 fn running<'a>(pods: impl IntoIterator<Item = &'a Pod>, now: Timestamp) -> Pods {
     let mut running = Pods::default();
     for pod in pods {
@@ -111,7 +75,7 @@ impl fmt::Display for PodHold {
     }
 }
 
-/// How long pods without a feasible node are held, as far as their objects say.
+/// How long pods without a feasible node are held, and which evictions limits delay, as far as objects say.
 pub struct HoldForecast<'a> {
     holds: &'a HoldOptions,
     running: Pods,
@@ -128,6 +92,33 @@ impl<'a> HoldForecast<'a> {
         let pod = self.running.get(namespace, name)?;
         let period = self.running.hold(pod, namespace, self.running.n_replicas(&pod.workload), self.holds);
         Some(PodHold { period, since: pod.held.as_ref().map(|held| held.since) })
+    }
+
+    /// For each of these evictions, in order, the limit that delays it; none if it is not delayed.
+    pub fn delays(&self, limits: &LimitOptions, evictions: &[&Remedy]) -> Vec<Option<String>> {
+        // Within one window, the time does not matter; the rate is no reason to report.
+        let now = Timestamp::UNIX_EPOCH;
+        let limits = LimitOptions { evictions_per_second: f64::from(u32::MAX), ..limits.clone() };
+        let mut limiter = EvictionLimiter::new(limits);
+        limiter.check_cluster_limit(self.running.n_running(), evictions.len(), now);
+        let mut delay = |remedy: &Remedy| {
+            let victim = &remedy.victim;
+            let pod = self.running.get(&victim.namespace, &victim.name)?;
+            let name = format!("{}/{}", victim.namespace, victim.name);
+            let candidate = Candidate {
+                // Objects in files may have no uid.
+                uid: &name,
+                node: &victim.node,
+                namespace: &victim.namespace,
+                workload: &pod.workload.name,
+                term: remedy.cures.first().map_or("", |key| key.term.as_str()),
+                seen_at: pod.seen_at,
+                n_workload_pods: self.running.n_of(&pod.workload),
+            };
+            let stopped = limiter.stops_all(evictions.len(), now);
+            stopped.or_else(|| limiter.reserve(&candidate, now).err()).map(|throttled| throttled.cause())
+        };
+        evictions.iter().map(|remedy| delay(remedy)).collect()
     }
 
     /// Leaves out the held pods whose eviction would fix no rule: another pod that would have to be evicted with them is held until a

@@ -41,7 +41,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 pub use evict::CONDITION_REASON;
-pub use forecast::{HoldForecast, LimitsInUse, PodHold, delayed_evictions, grace_period, limits_in_use};
+pub use forecast::{HoldForecast, LimitsInUse, PodHold, grace_period, limits_in_use};
 pub use limiter::{LEAST_CLUSTER_LIMIT, LimitInUse};
 pub use options::{
     EnforcerError, EnforcerOptions, Graces, HoldOptions, HoldPeriod, LimitOptions, RebalanceOptions,

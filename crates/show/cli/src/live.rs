@@ -207,12 +207,13 @@ pub async fn read(
     while let Some(event) = events.recv().await {
         match event {
             ListEvent::Begun(resource, n_expected) => {
-                if listed.replace(resource) == Some(resource)
-                    && let Some(kind) = Kind::of(&resource.api_version(), resource.kind)
-                {
-                    inventory.remove_all(kind);
+                let is_again = listed.replace(resource) == Some(resource);
+                if let Some(kind) = Kind::of(&resource.api_version(), resource.kind) {
+                    if is_again {
+                        inventory.remove_all(kind);
+                    }
+                    inventory.reserve(kind, n_expected.min(MOST_EXPECTED));
                 }
-                inventory.reserve(resource, n_expected.min(MOST_EXPECTED));
                 (place, n_items) = (SourceLocation::file(&format!("{server}{}", resource.path(""))), 0);
             }
             ListEvent::Page(resource, texts) => {

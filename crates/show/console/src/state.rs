@@ -69,6 +69,7 @@ impl State {
     ) -> Result<State, SimulationError> {
         let (mut inventory, mut parts) = (inventory, SharedParts::default());
         inventory.pods.iter_mut().for_each(|entry| parts.share(&mut entry.object));
+        inventory.nodes.iter_mut().for_each(|entry| parts.share_node(&mut entry.object));
         let simulation = Simulation::as_is(inventory.clone(), options.clone())?;
         let pods = inventory.pods.iter().filter_map(|entry| entry.object.metadata.creation_timestamp);
         let nodes = inventory.nodes.iter().filter_map(|entry| entry.object.metadata.creation_timestamp);

@@ -65,14 +65,14 @@ impl Inventory {
 
     /// Removes all objects of a kind.
     pub fn remove_all(&mut self, kind: Kind) {
-        let of_kind = self.seen.keys().filter(|(of, ..)| *of == kind);
-        let names: Vec<_> =
-            of_kind.map(|(_, namespace, name)| NamespacedName::new(namespace, name)).collect();
         match kind {
             // There can be a million.
             Kind::Node => self.nodes.clear(),
             Kind::Pod => self.pods.clear(),
-            _ => names.iter().for_each(|name| _ = self.remove(kind, name)),
+            _ => {
+                let names: Vec<_> = self.names().filter(|(of, _)| *of == kind).collect();
+                names.iter().for_each(|(_, name)| _ = self.remove(kind, name));
+            }
         }
         Arc::make_mut(&mut self.seen).retain(|(of, ..), _| *of != kind);
     }

@@ -21,7 +21,7 @@ use crate::read::document::Object;
 use crate::read::manifest::{DEFAULT_NAMESPACE, display_name};
 use crate::read::yaml::MAX_ALIASED_BYTES;
 use crate::read::{DecodeError, Kind, Manifest, ReadError, SourceLocation, decode, read_objects};
-use crate::resource::{NODES, PODS, Resource, group_of};
+use crate::resource::{Resource, group_of};
 
 /// The objects of an input, by kind and in input order.
 #[derive(Clone, Debug, Default)]
@@ -173,12 +173,12 @@ impl Inventory {
         (self.seen, self.n_read) = (Arc::new(index.seen), index.n_read);
     }
 
-    /// Makes room for objects of a resource that are added next.
-    pub fn reserve(&mut self, resource: &Resource, n_objects: usize) {
+    /// Makes room for objects of a kind that are added next.
+    pub fn reserve(&mut self, kind: Kind, n_objects: usize) {
         Arc::make_mut(&mut self.seen).reserve(n_objects);
-        match *resource {
-            NODES => self.nodes.reserve(n_objects),
-            PODS => self.pods.reserve(n_objects),
+        match kind {
+            Kind::Node => self.nodes.reserve(n_objects),
+            Kind::Pod => self.pods.reserve(n_objects),
             _ => {}
         }
     }

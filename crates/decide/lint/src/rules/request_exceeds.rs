@@ -6,26 +6,27 @@ use berth_api::syntax::quantity::with_unit;
 
 use crate::finding::Findings;
 use crate::input::LintInput;
+use crate::nodes::{Eligible, offered};
 use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        let eligible = &input.nodes.eligible(&subject.rules).nodes;
+        let Eligible { nodes: eligible, sizes, .. } = &*input.nodes.eligible(&subject.rules);
         let requests = &subject.rules.requests;
         let names: Vec<String> = pod_requests(&subject.pod.spec).into_keys().collect();
         let names: Vec<&String> = names.iter().filter(|name| requests.amount(name) > 0).collect();
         let has = |i: usize, name: &str| allocatable(input.nodes.get(i), name) >= requests.amount(name);
         let fits = |i: &usize| names.iter().all(|name| has(*i, name));
-        if eligible.is_empty() || eligible.iter().any(fits) {
+        if sizes.is_empty() || sizes.iter().any(fits) {
             continue;
         }
         let nodes = match eligible.len() {
             1 => "the only node that the pod may run on".to_owned(),
             n => format!("the largest of {n} nodes that the pod may run on"),
         };
-        let lacking: Vec<_> = names.iter().filter(|name| !eligible.iter().any(|i| has(*i, name))).collect();
+        let lacking: Vec<_> = names.iter().filter(|name| !sizes.iter().any(|i| has(*i, name))).collect();
         for name in &lacking {
-            let most = eligible.iter().map(|i| allocatable(input.nodes.get(*i), name)).max().unwrap_or(0);
+            let most = sizes.iter().map(|i| allocatable(input.nodes.get(*i), name)).max().unwrap_or(0);
             let (requested, most) = (with_unit(name, requests.amount(name)), with_unit(name, most));
             let message = format!("the pod requests {requested} {name}, and {nodes} has {most}");
             findings.add(&subject.object, subject.path(request_path(subject, name)), message);
@@ -43,8 +44,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 }
 
 pub(super) fn allocatable(node: &Node, name: &str) -> i64 {
-    let list = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
-    let quantity = list.and_then(|list| list.get(name)).copied().unwrap_or_default();
+    let quantity = offered(node).and_then(|list| list.get(name)).copied().unwrap_or_default();
     if name == "cpu" { quantity.millis() } else { quantity.units() }
 }
 

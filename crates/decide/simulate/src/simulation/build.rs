@@ -9,7 +9,7 @@ use berth_api::admission::{
 use berth_api::expand::{ExpandError, OwnerSelector, expand};
 use berth_api::inventory::{Entry, Inventory, Workload};
 use berth_api::object::volume::PersistentVolumeClaim;
-use berth_api::object::{GroupKey, NamespacedName, Node, Pod, PriorityClass, RuntimeClass, SharedParts};
+use berth_api::object::{GroupKey, NamespacedName, Node, Pod, PriorityClass, RuntimeClass};
 use berth_api::policy::{PolicySet, changes};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::rules::{KnownNamespaces, Selector, unmerge_label_keys};
@@ -285,9 +285,7 @@ impl Simulation {
     }
 
     fn add_nodes(&mut self, nodes: Vec<Entry<Node>>, invalid: &mut Vec<InvalidObject>) {
-        let mut parts = SharedParts::default();
-        for Entry { object: mut node, source, .. } in nodes {
-            parts.share_node(&mut node);
+        for Entry { object: node, source, .. } in nodes {
             let name = &node.metadata.name;
             let allocatable = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
             let errors: Vec<_> = validate_node(&node).iter().map(ToString::to_string).collect();

@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut violations = violations(simulation.cluster(), args.executing_only);
     let executing: Vec<ViolationKey> =
         violations.iter().filter(|v| v.required_during_execution).map(Violation::key).collect();
-    // Only pods that are evicted can be held.
+    // Without an eviction, nothing is held or delayed.
     let evictable = simulation.pods().iter().filter(|_| !executing.is_empty());
     let hold_forecast = HoldForecast::new(&holds, evictable.map(|pod| &pod.pod));
     let cluster = simulation.cluster();
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let (delayed, held) = (Vec::new(), Vec::new());
     let mut audit = Audit { violations, remedies, stays, delayed, held, not_running, summary };
     audit.set_held(&hold_forecast);
-    audit.set_delayed(simulation.pods().iter().map(|pod| &pod.pod));
+    audit.set_delayed(&hold_forecast);
     let mut out = output::stdout();
     let table = |mut out: &mut dyn Write| {
         if !args.summary {

@@ -13,8 +13,7 @@ use berth_console_server::{
     AccessToken, Authenticator, Bound, Console, EvictionRetries, ServerOptions, live, writer,
 };
 use berth_enforcer::{
-    EnforcerOptions, Graces, HoldForecast, HoldOptions, STATUS_KEY, STATUS_NAME, delayed_evictions,
-    grace_period, limits_in_use,
+    EnforcerOptions, Graces, HoldForecast, HoldOptions, STATUS_KEY, STATUS_NAME, grace_period, limits_in_use,
 };
 use berth_engine::{Remedy, RemedyOptions};
 use berth_simulate::SimulationOptions;
@@ -204,8 +203,8 @@ pub fn live_state(name: impl Into<String>, options: SimulationOptions) -> Result
 fn enforcer_rules() -> EnforcerRules {
     EnforcerRules {
         delays: |simulation, remedies| {
-            let pods = simulation.pods().iter().map(|pod| &pod.pod);
-            delayed_evictions(&EnforcerOptions::default().limits, pods, remedies)
+            HoldForecast::new(&HoldOptions::default(), simulation.pods().iter().map(|pod| &pod.pod))
+                .delays(&EnforcerOptions::default().limits, remedies)
         },
         remedy_options: |simulation, now| {
             let holds = HoldOptions::default();

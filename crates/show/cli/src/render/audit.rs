@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 
-use berth_api::object::Pod;
 use berth_api::syntax::format::{abbreviated, counted, grouped};
-use berth_enforcer::{EnforcerOptions, HoldForecast, HoldPeriod, PodHold, delayed_evictions};
+use berth_enforcer::{EnforcerOptions, HoldForecast, HoldPeriod, PodHold};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
 use berth_simulate::{NotRunning, UnadmittedState};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
@@ -67,10 +66,10 @@ pub struct Delayed {
 
 impl Audit {
     /// Finds the evictions that the default limits of the enforcer delay.
-    pub fn set_delayed<'a>(&mut self, pods: impl Iterator<Item = &'a Pod>) {
+    pub fn set_delayed(&mut self, forecast: &HoldForecast<'_>) {
         let is_evicted = |remedy: &&Remedy| !remedy.is_held;
         let evicted: Vec<&Remedy> = self.remedies.iter().filter(is_evicted).collect();
-        let delays = delayed_evictions(&EnforcerOptions::default().limits, pods, &evicted);
+        let delays = forecast.delays(&EnforcerOptions::default().limits, &evicted);
         let delayed = evicted.iter().zip(delays).filter_map(|(remedy, reason)| {
             let (namespace, name) = (remedy.victim.namespace.clone(), remedy.victim.name.clone());
             Some(Delayed { namespace, name, reason: reason? })
