@@ -15,6 +15,7 @@ mod drift;
 mod entries;
 mod event;
 mod fingerprint;
+mod known;
 mod mirror;
 mod node_parser;
 mod placement_digest;

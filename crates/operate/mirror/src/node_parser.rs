@@ -1,25 +1,17 @@
 //! Reads the text of nodes. The many nodes of one size have one status, which is read once.
 
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
-use berth_api::object::{Node, NodeStatus, Shared};
+use berth_api::object::{Node, NodeStatus};
 use berth_api::read::json_text::{Index, JsonText, Malformed};
-use rustc_hash::FxHashMap;
 use serde::de::Error;
 
-use crate::pod_parser::{read_metadata, read_part};
-
-/// When this many statuses are known, they are forgotten.
-const MOST_STATUSES: usize = 4096;
+use crate::known::{Known, read_metadata, read_part};
 
 /// Reads the JSON of nodes. Nodes share their status.
 #[derive(Default)]
 pub struct NodeParser {
-    /// Of the digests, since users write what is hashed.
-    key: RandomState,
-    /// The statuses that were read last, by the digest of the fields that are read of their text.
-    statuses: FxHashMap<u64, Shared<NodeStatus>>,
+    statuses: Known<NodeStatus>,
     index: Index,
 }
 
@@ -67,18 +59,7 @@ impl NodeParser {
     }
 
     fn read_parts(&mut self, text: &[u8], parts: &Parts<'_>) -> Result<Node, serde_json::Error> {
-        let fields = self.key.hash_one(parts.status_fields);
-        let status = match self.statuses.get(&fields) {
-            Some(known) => known.clone(),
-            None => {
-                let status: Shared<NodeStatus> = read_part(&text[parts.status.clone()])?;
-                if self.statuses.len() >= MOST_STATUSES {
-                    self.statuses.clear();
-                }
-                self.statuses.insert(fields, status.clone());
-                status
-            }
-        };
+        let status = self.statuses.get(parts.status_fields, || read_part(&text[parts.status.clone()]))?;
         let metadata = read_metadata(text, &parts.metadata, &parts.managed_fields)?;
         Ok(Node { metadata, spec: read_part(parts.spec)?, status })
     }

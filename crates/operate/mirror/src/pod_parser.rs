@@ -1,28 +1,20 @@
 //! Reads the text of pods. The many pods of a workload have one specification, which is read once.
 
-use std::hash::{BuildHasher, RandomState};
 use std::mem;
-use std::ops::Range;
 
 use berth_api::object::volume::Volume;
-use berth_api::object::{ObjectMeta, Pod, PodSpec, Shared, SharedParts};
+use berth_api::object::{Pod, PodSpec, Shared, SharedParts};
 use berth_api::read::json_text::Index;
-use rustc_hash::FxHashMap;
-use serde::de::DeserializeOwned;
 
+use crate::known::{Known, read_metadata, read_part};
 use crate::placement_digest::{DigestedPod, Section, digest};
-
-/// When this many specifications are known, they are forgotten.
-const MOST_SPECS: usize = 4096;
 
 /// Reads the JSON of pods. Pods of a workload share their specification, and what else they have in common. Volumes without a source
 /// that placement knows are left out.
 #[derive(Default)]
 pub struct PodParser {
-    /// Of the digests, since users write what is hashed.
-    key: RandomState,
-    /// The specifications that were read last, without their nodes, by the digest of what is read of their text.
-    specs: FxHashMap<u64, Shared<PodSpec>>,
+    /// Without their nodes.
+    specs: Known<PodSpec>,
     parts: SharedParts,
     index: Index,
     /// The fields relevant to placement of the text that was digested last.
@@ -72,49 +64,20 @@ impl PodParser {
         node: String,
     ) -> Result<Pod, serde_json::Error> {
         let DigestedPod { metadata, managed_fields, spec, status, spec_fields, .. } = digested;
-        let fields = self.key.hash_one(&self.fields[spec_fields.clone()]);
-        let mut spec = match self.specs.get(&fields) {
-            Some(known) => known.clone(),
-            None => {
-                let mut spec: Shared<PodSpec> = read_part(&text[spec.clone()])?;
-                spec.node_name.clear();
-                spec.volumes.retain(Volume::has_source);
-                self.parts.share_spec(&mut spec);
-                if self.specs.len() >= MOST_SPECS {
-                    self.specs.clear();
-                }
-                self.specs.insert(fields, spec.clone());
-                spec
-            }
-        };
+        let parts = &mut self.parts;
+        let mut spec = self.specs.get(&self.fields[spec_fields.clone()], || {
+            let mut spec: Shared<PodSpec> = read_part(&text[spec.clone()])?;
+            spec.node_name.clear();
+            spec.volumes.retain(Volume::has_source);
+            parts.share_spec(&mut spec);
+            Ok(spec)
+        })?;
         if !node.is_empty() {
             spec.node_name = node;
         }
         let metadata = read_metadata(text, metadata, managed_fields)?;
         let mut pod = Pod { metadata, spec, status: read_part(&text[status.clone()])? };
-        self.parts.share_others(&mut pod);
+        parts.share_others(&mut pod);
         Ok(pod)
-    }
-}
-
-/// The metadata at a place of a text, without the managed fields at a place in it: they are the longest part, and not read.
-pub(crate) fn read_metadata(
-    text: &[u8],
-    metadata: &Range<usize>,
-    managed_fields: &Range<usize>,
-) -> Result<ObjectMeta, serde_json::Error> {
-    if managed_fields.is_empty() {
-        return read_part(&text[metadata.clone()]);
-    }
-    let (before, after) =
-        (&text[metadata.start..managed_fields.start], &text[managed_fields.end..metadata.end]);
-    read_part(&[before, b"null", after].concat())
-}
-
-/// A part of an object, empty if the object does not have it.
-pub(crate) fn read_part<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, serde_json::Error> {
-    match text.trim_ascii() {
-        [] | b"null" => Ok(T::default()),
-        text => serde_json::from_slice(text),
     }
 }
