@@ -154,3 +154,6 @@ fn looks_like_json(head: &[u8]) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;
