@@ -5,7 +5,7 @@ use std::time::Duration;
 use berth_api::object::Pod;
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
