@@ -69,6 +69,8 @@ struct Bucket {
     sorted: Vec<NodeId>,
     /// Nodes that were added later, with their places in the order of names.
     recent: BinaryHeap<Reverse<(u32, NodeId)>>,
+    /// Nodes that were added since the first one was asked for: of most buckets it never is.
+    added: Vec<NodeId>,
 }
 
 /// Entries that a bucket may have beyond what its nodes need.
@@ -82,14 +84,16 @@ impl Bucket {
 
     /// Whether the entries take more memory than the nodes justify.
     fn is_wasteful(&self) -> bool {
-        self.recent.len() > self.n_nodes / 2 + SPARE || self.sorted.capacity() > 2 * self.n_nodes + SPARE
+        self.recent.len() + self.added.len() > self.n_nodes / 2 + SPARE
+            || self.sorted.capacity() > 2 * self.n_nodes + SPARE
     }
 
     /// Merges the recent entries into the sorted ones, and frees entries of nodes that have left.
     fn compact(&mut self, order: &NameOrder, is_here: impl Fn(NodeId) -> bool) {
         let recent = std::mem::take(&mut self.recent).into_sorted_vec();
         let recent = recent.into_iter().map(|Reverse((_, node))| node);
-        let entries = self.sorted.iter().copied().chain(recent).filter(|node| is_here(*node));
+        let added = std::mem::take(&mut self.added);
+        let entries = self.sorted.iter().copied().chain(recent).chain(added).filter(|node| is_here(*node));
         let mut sorted = Vec::with_capacity(self.n_nodes);
         sorted.extend(entries);
         sorted.sort_by_key(|node| Reverse(order.of(*node)));
@@ -99,6 +103,8 @@ impl Bucket {
 
     /// The first node by name, with its place in that order.
     fn first(&mut self, order: &NameOrder, is_here: impl Fn(NodeId) -> bool) -> Option<(u32, NodeId)> {
+        let added = self.added.drain(..).filter(|node| is_here(*node));
+        self.recent.extend(added.map(|node| Reverse((order.of(node), node))));
         while self.sorted.last().is_some_and(|node| !is_here(*node)) {
             self.sorted.pop();
         }
@@ -135,6 +141,14 @@ impl Cells {
         Cells { bucket_of: vec![NONE; n_ids], last: NONE, ..Cells::default() }
     }
 
+    /// Reads what [`Cells::put`] will read of some nodes, so that the processor waits for their memory together.
+    pub(super) fn read_ahead(&self, nodes: &[NodeId]) {
+        for node in nodes {
+            let bucket = self.bucket_of.get(node.0 as usize).and_then(|id| self.buckets.get(*id as usize));
+            std::hint::black_box(bucket.map(|bucket| bucket.n_nodes));
+        }
+    }
+
     /// Moves a node to where it belongs; `None` takes it out.
     pub(super) fn put(&mut self, node: NodeId, order: &NameOrder, place: Option<&Place>) {
         let (before, now) = self.assign(node, place);
@@ -142,7 +156,7 @@ impl Cells {
             return;
         }
         if let Some(bucket) = self.buckets.get_mut(now as usize) {
-            bucket.recent.push(Reverse((order.of(node), node)));
+            bucket.added.push(node);
         }
         for id in [before, now] {
             if let Some(bucket) = self.buckets.get_mut(id as usize).filter(|bucket| bucket.is_wasteful()) {

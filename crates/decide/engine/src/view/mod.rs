@@ -328,6 +328,7 @@ impl View {
             let mut changed: SmallVec<[NodeId; 64]> = changed.into();
             changed.sort_unstable();
             changed.dedup();
+            self.cells.read_ahead(&changed);
             self.update_changed(state, changed.into_iter());
             self.seen = state.changes.end();
         }
