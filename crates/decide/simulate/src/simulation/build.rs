@@ -285,8 +285,8 @@ impl Simulation {
     }
 
     fn add_nodes(&mut self, nodes: Vec<Entry<Node>>, invalid: &mut Vec<InvalidObject>) {
-        for Entry { object: node, source, .. } in nodes {
-            let name = &node.metadata.name;
+        let add = |Entry { object: node, source, .. }: Entry<Node>| {
+            let name = node.metadata.name.clone();
             let allocatable = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
             let errors: Vec<_> = validate_node(&node).iter().map(ToString::to_string).collect();
             if !errors.is_empty() {
@@ -300,8 +300,10 @@ impl Simulation {
                 Some(_) => {}
             }
             self.cluster.set_node(&node);
-            self.nodes.insert(name.clone(), node);
-        }
+            (name, node)
+        };
+        // At once: a map of nodes that come one by one, in the order of their names, is half empty.
+        self.nodes = nodes.into_iter().map(add).collect();
     }
 
     fn add_pods<'i>(
