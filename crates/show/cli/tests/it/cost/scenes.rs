@@ -294,7 +294,8 @@ pub const DIMENSIONS: &[Dimension] = &[
         }
     }),
     dimension("empty documents", 10_000, |scene, n| scene.head = "---\n".repeat(n)),
-    dimension("deployments", 200, |scene, n| {
+    // Both sizes have more pods than the nodes take.
+    dimension("deployments", 400, |scene, n| {
         let deployment = |i: usize| {
             let labels = json!({"app": format!("app-{i}")});
             json!({
