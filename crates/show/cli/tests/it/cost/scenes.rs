@@ -294,8 +294,11 @@ pub const DIMENSIONS: &[Dimension] = &[
         }
     }),
     dimension("empty documents", 10_000, |scene, n| scene.head = "---\n".repeat(n)),
-    // Both sizes have more pods than the nodes take.
-    dimension("deployments", 400, |scene, n| {
+    dimension("deployments", 200, |scene, n| {
+        // The nodes have room for all pods: to say why one has no node is other work.
+        for node in &mut scene.nodes {
+            node["status"]["allocatable"] = json!({"cpu": "100", "memory": "32Gi", "pods": "4000"});
+        }
         let deployment = |i: usize| {
             let labels = json!({"app": format!("app-{i}")});
             json!({
