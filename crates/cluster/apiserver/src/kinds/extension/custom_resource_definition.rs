@@ -1,5 +1,7 @@
 //! CustomResourceDefinitions.
 
+use std::collections::HashSet;
+
 use berth_api::syntax;
 use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, RESOURCES, has_room};
 
@@ -202,10 +204,11 @@ fn validate_versions(spec: &Value, causes: &mut Causes) {
         let why = "must have exactly one version marked as storage version";
         causes.invalid("spec.versions", &json!(versions.iter().map(|v| &v["name"]).collect::<Vec<_>>()), why);
     }
+    let mut names = HashSet::new();
     for (i, version) in versions.iter().enumerate() {
         let path = format!("spec.versions[{i}]");
         causes.problems(&format!("{path}.name"), &version["name"], syntax::dns_label(text(version, "/name")));
-        if versions[..i].iter().any(|other| other["name"] == version["name"]) {
+        if !names.insert(&version["name"]) {
             causes.duplicate(&format!("{path}.name"), &version["name"]);
         }
         if items(version, "additionalPrinterColumns").len() > MAX_COLUMNS {
