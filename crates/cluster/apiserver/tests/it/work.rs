@@ -22,8 +22,6 @@ const GROWTH: usize = 4;
 const NOTICEABLE: Duration = Duration::from_millis(150);
 /// More than this for the large size, as a multiple of the small one, is not linear.
 const TOLERATED: u32 = 9;
-/// A machine may be slower for a moment: work is not linear if it is not in any of these attempts.
-const ATTEMPTS: usize = 3;
 
 struct Server {
     server: InProcessServer,
@@ -290,31 +288,6 @@ async fn requests(
     times
 }
 
-/// The requests that take longer with more elements than linear work does.
-async fn compare_sizes(
-    server: &Server,
-    resource: &Resource,
-    place: &Place,
-    equal: bool,
-    n_requests: &mut usize,
-) -> Vec<String> {
-    let n = n_elements(place.ty);
-    let large = requests(server, resource, place, n, equal).await;
-    *n_requests += large.len();
-    if large.iter().all(|(_, time)| *time < NOTICEABLE) {
-        return Vec::new();
-    }
-    let small = requests(server, resource, place, n / GROWTH, equal).await;
-    let pairs = large.into_iter().zip(small);
-    let not_linear =
-        pairs.filter(|((_, large), (_, small))| *large >= NOTICEABLE && *large > *small * TOLERATED);
-    let path = place.path.join(".");
-    let text = |((what, large), (_, small))| {
-        format!("{what} {} {path} equal={equal}: {small:?}, {large:?}", resource.kind)
-    };
-    not_linear.map(text).collect()
-}
-
 #[tokio::test]
 async fn work_is_linear_in_every_list_and_map_of_every_kind() {
     let server = Server::start().await;
@@ -330,14 +303,22 @@ async fn work_is_linear_in_every_list_and_map_of_every_kind() {
         places(ty, &mut Vec::new(), &mut Vec::new(), &mut seen, &mut found);
         for place in found {
             for equal in [true, false] {
-                let mut not_linear = Vec::new();
-                for _ in 0..ATTEMPTS {
-                    not_linear = compare_sizes(&server, resource, &place, equal, &mut n_requests).await;
-                    if not_linear.is_empty() {
-                        break;
+                let n = n_elements(place.ty);
+                let large = requests(&server, resource, &place, n, equal).await;
+                n_requests += large.len();
+                if large.iter().all(|(_, time)| *time < NOTICEABLE) {
+                    continue;
+                }
+                let small = requests(&server, resource, &place, n / GROWTH, equal).await;
+                for ((what, large), (_, small)) in large.into_iter().zip(small) {
+                    if large >= NOTICEABLE && large > small * TOLERATED {
+                        let place = place.path.join(".");
+                        slow.push(format!(
+                            "{what} {} {place} equal={equal}: {small:?}, {large:?}",
+                            resource.kind
+                        ));
                     }
                 }
-                slow.extend(not_linear);
             }
         }
     }
