@@ -69,7 +69,7 @@ struct Bucket {
     sorted: Vec<NodeId>,
     /// Nodes that were added later, with their places in the order of names.
     recent: BinaryHeap<Reverse<(u32, NodeId)>>,
-    /// Nodes that were added since the first one was asked for: of most buckets it never is.
+    /// Nodes that were added since the first one was last asked for, in no order: most buckets are never asked.
     added: Vec<NodeId>,
 }
 
