@@ -41,7 +41,7 @@ fn main() -> ExitCode {
                   cargo xtask deploy    (generates the templates of the Helm chart from deploy/kustomize, and the dashboard)\n       \
                   cargo xtask sbom      (prints the bill of materials of the binary, CycloneDX)\n       \
                   cargo xtask reproduce [PACKAGE]    (builds a release in two directories and compares)\n       \
-                  cargo xtask simulate --seed N | --runs N [--first N] [--jobs N]    (simulates faults, in a release build)\n       \
+                  cargo xtask simulate --seed N | --kept | --runs N [--first N] [--jobs N]    (simulates faults, in a release build)\n       \
                   cargo xtask playground [FOLDER]    (builds the playground as a folder of static files)\n       \
                   cargo xtask screenshots    (makes the screenshots in docs/images, with chromedriver)"
                 .to_owned(),
@@ -112,4 +112,17 @@ fn bill_of_materials() -> Result<String, String> {
     let lock = root_of(&metadata)?.join("Cargo.lock");
     let text = std::fs::read_to_string(&lock).map_err(|e| format!("{}: {e}", lock.display()))?;
     serde_json::to_string_pretty(&sbom::document(&metadata, &text)?).map_err(|e| format!("sbom: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn crates_depend_on_each_other_as_drawn() {
+        super::check_arrows().unwrap();
+    }
+
+    #[test]
+    fn no_files_import_each_other_in_a_circle() {
+        super::check_modules().unwrap();
+    }
 }

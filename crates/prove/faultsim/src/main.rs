@@ -28,7 +28,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: berth-faultsim --seed N                        one run, with its log on standard error (RUST_LOG=info) and its
                                                       history in the file that FAULTSIM_HISTORY names
-       berth-faultsim --runs N [--first N] [--jobs N]  the seeds that failed once, and N others in their own processes
+       berth-faultsim --runs N [--first N] [--jobs N]  this many seeds, each in its own process
+       berth-faultsim --kept [--jobs N]                the seeds that failed once
        berth-faultsim --scenario NAME [--lost N | --made N]
                                                       a fixed scenario in which a component is killed when it sends its
                                                       N-th write, which the server does not make, or makes
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
     }
     if let Some(n) = number("--runs") {
         return many::seeds(n, number("--first").unwrap_or(run::FIRST_WITH_DEVICES), jobs);
+    }
+    if position("--kept").is_some() {
+        return many::kept(jobs);
     }
     if position("--every-write").is_some() {
         return many::every_write(jobs);

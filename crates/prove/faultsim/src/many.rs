@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::run::RunReport;
 use crate::scenario::{self, Scenario};
 
-/// Seeds that failed once. They run first.
+/// Seeds that failed once.
 const KEPT: &str = include_str!("../seeds.txt");
 /// A run takes a second. On a busy machine it may wait; `platform` limits its time of the processor.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -31,10 +31,15 @@ struct Sums {
     faults: BTreeMap<String, (u64, u64)>,
 }
 
-/// Runs the kept seeds and `n` more from `first` on.
+/// Runs `n` seeds from `first` on.
 pub fn seeds(n: u64, first: u64, jobs: u64) -> ExitCode {
-    let kept = KEPT.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
-    run(kept.chain(first..first + n).map(|seed: u64| format!("--seed {seed}")).collect(), jobs)
+    run((first..first + n).map(|seed| format!("--seed {seed}")).collect(), jobs)
+}
+
+/// Runs the kept seeds.
+pub fn kept(jobs: u64) -> ExitCode {
+    let seeds = KEPT.lines().filter_map(|line| line.split_whitespace().next());
+    run(seeds.map(|seed| format!("--seed {seed}")).collect(), jobs)
 }
 
 /// Runs each scenario with a kill at each of the writes that it has without a kill.

@@ -10,7 +10,7 @@ fn simulate(args: &[&str]) -> Output {
 
 #[test]
 fn the_same_seed_gives_the_same_history() {
-    for seed in ["3", "4000004", "7000004", "8000004", "9000004"] {
+    for seed in ["3", "9000004"] {
         let [first, second] = [(); 2].map(|()| simulate(&["--seed", seed]).stdout);
         assert!(!first.is_empty());
         assert_eq!(String::from_utf8_lossy(&first), String::from_utf8_lossy(&second), "seed {seed}");
@@ -19,22 +19,31 @@ fn the_same_seed_gives_the_same_history() {
 
 #[test]
 fn no_run_breaks_a_rule_and_all_settle() {
-    let output = simulate(&["--runs", "100"]);
+    let output = simulate(&["--runs", "10"]);
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success());
+}
+
+#[test]
+#[ignore = "at night"]
+fn seeds_that_failed_once_fail_no_more() {
+    let output = simulate(&["--kept"]);
     println!("{}", String::from_utf8_lossy(&output.stdout));
     assert!(output.status.success());
 }
 
 #[test]
 fn moves_of_pods_break_no_rule_and_make_nothing_worse() {
-    let output = simulate(&["--runs", "40", "--first", "9000000"]);
+    let output = simulate(&["--runs", "10", "--first", "9000000"]);
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{text}");
     assert!(output.status.success());
     let n_moves = text.split(" evictions by enforcers, ").nth(1).and_then(|rest| rest.split(' ').next());
-    assert!(n_moves.and_then(|n| n.parse::<u64>().ok()) > Some(40), "{n_moves:?}");
+    assert!(n_moves.and_then(|n| n.parse::<u64>().ok()) > Some(10), "{n_moves:?}");
 }
 
 #[test]
+#[ignore = "at night"]
 fn volumes_are_bound_and_pods_preempted_and_evicted_wherever_the_component_is_killed() {
     let output = simulate(&["--every-write"]);
     println!("{}", String::from_utf8_lossy(&output.stdout));

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use berth_api::object::group::TopologyLevel;
 use berth_api::object::{NamespacedName, Pod};
 use berth_engine::{Cluster, Group, GroupLevel, GroupOutcome, PreparedPod, Settings};
-use berth_testkit::generate::Random;
+use berth_testkit::generate::{Random, seeds};
 use berth_testkit::naive::{Options, World, check_node};
 use berth_testkit::text;
 
@@ -249,9 +249,9 @@ pub fn within(pods: &[Pod], zone: &str) -> Vec<Pod> {
 
 #[test]
 fn small_groups_are_placed_whenever_they_can_be() {
-    let n = std::env::var("BERTH_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
     let mut counts = BTreeMap::<&str, usize>::new();
-    for seed in 0..n {
+    let seeds = seeds(0, 200);
+    for seed in seeds.clone() {
         let mut random = Random::new(seed);
         let text = draw(&mut random);
         let world = text::world(&text);
@@ -290,7 +290,7 @@ fn small_groups_are_placed_whenever_they_can_be() {
             }
         }
     }
-    assert!(counts.values().all(|count| *count > n as usize / 50) && counts.len() == 3, "{counts:?}");
+    assert!(counts.values().all(|count| *count > seeds.clone().count() / 50) && counts.len() == 3, "{counts:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use berth_engine::{
     Cluster, DisruptionBudget, Group, GroupDisruption, NotEligible, Preemption, PreparedPod, Settings,
     Victims,
 };
-use berth_testkit::generate::Random;
+use berth_testkit::generate::{Random, seeds};
 use berth_testkit::naive::{Options, World, check_node, selects};
 use berth_testkit::text;
 
@@ -459,8 +459,7 @@ fn exhaustive(world: &World, pod: &Pod) -> Option<(String, Vec<String>, usize)> 
 #[test]
 fn victims_are_those_of_an_exhaustive_search() {
     let (mut n_found, mut n_several, mut n_elsewhere, mut n_none) = (0, 0, 0, 0);
-    let n_seeds = std::env::var("BERTH_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3000);
-    for seed in 0..n_seeds {
+    for seed in seeds(0, 600) {
         let text = draw(&mut Random::new(seed));
         let mut world = text::world(&text);
         let on_one_node = preempt(&mut cluster(&world, settings(false)), &world);

@@ -15,7 +15,7 @@ use berth_engine::{
     Cluster, ClusterChange, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Preemption, PreparedPod,
     Settings, Victims, WakeConditions,
 };
-use berth_testkit::generate::{self, AssumedPlacement, Flavour, Operation};
+use berth_testkit::generate::{self, AssumedPlacement, Flavour, Operation, seeds};
 use berth_testkit::naive::{self, Code, Decision, NodeResult, Options, World, evaluate};
 
 use crate::common::{apply, cut_down, prepare, set_nodes_after, settings};
@@ -421,11 +421,9 @@ fn same<T: PartialEq + std::fmt::Debug + ?Sized>(what: &str, expected: &T, got: 
 
 /// Many short histories, and for every fifty of them a long one.
 fn agree(flavour: Flavour, first_seed: u64) {
-    let number = |name| std::env::var(name).ok().and_then(|n| n.parse().ok());
-    let n: u64 = number("BERTH_HISTORIES").unwrap_or(250);
-    let first_seed = number("BERTH_HISTORY_SEED").unwrap_or(first_seed);
+    let seeds = seeds(first_seed, 60);
     let mut n_decided = 0;
-    for seed in first_seed..first_seed + n {
+    for seed in seeds.clone() {
         let history = History::new(
             seed,
             flavour,
@@ -448,7 +446,7 @@ fn agree(flavour: Flavour, first_seed: u64) {
             );
         }
     }
-    assert!(n_decided as u64 > n, "the histories ask for decisions");
+    assert!(n_decided > seeds.count(), "the histories ask for decisions");
 }
 
 #[test]

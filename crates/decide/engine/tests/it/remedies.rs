@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api::config::Profile;
 use berth_api::object::Pod;
 use berth_engine::{Cluster, Remedies, Remedy, RemedyOptions, Settings, Target, ViolationKey};
-use berth_testkit::generate::{self, Flavour, Operation};
+use berth_testkit::generate::{self, Flavour, Operation, seeds};
 use berth_testkit::naive::{Broken, Options, World, broken_during_execution, check_node};
 use berth_testkit::text;
 
@@ -337,9 +337,8 @@ fn follow(seed: u64, operations: &[Operation]) -> Result<(usize, usize), String>
 
 #[test]
 fn remedies_cure_and_nobody_goes_in_vain() {
-    let n: u64 = std::env::var("BERTH_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(60);
     let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
-    for seed in 7_000_000..7_000_000 + n {
+    for seed in seeds(7_000_000, 60) {
         let operations = generate::operations(seed, 100, Flavour::Extensions);
         match follow(seed, &operations) {
             Ok((placed, nowhere)) => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, Counts, Settings, Verdict, ViolatedRule, Violation, ViolationKey};
-use berth_testkit::generate::{self, Flavour, Operation};
+use berth_testkit::generate::{self, Flavour, Operation, seeds};
 use berth_testkit::naive::{Broken, Options, World, broken};
 use berth_testkit::text;
 
@@ -327,9 +327,8 @@ fn follow(seed: u64, flavour: Flavour, asking: Asking, operations: &[Operation])
 }
 
 fn agree(flavour: Flavour, first_seed: u64) -> usize {
-    let n: u64 = std::env::var("BERTH_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
     let mut n_seen = 0;
-    for seed in first_seed..first_seed + n {
+    for seed in seeds(first_seed, 60) {
         let operations = generate::operations(seed, if seed % 50 == 0 { 400 } else { 90 }, flavour);
         let mut asking = Asking { from: seed as usize % 3 * 20, every: 1 + seed as usize % 4 };
         match follow(seed, flavour, asking, &operations) {

@@ -2,15 +2,11 @@
 
 use berth_api::object::Pod;
 use berth_rebalance::{Goal, Movable, Plan, Request};
+use berth_testkit::generate::seeds;
 use berth_testkit::naive::World;
 
 use crate::naive::{best, moved, values};
 use crate::worlds::{Draw, after, plan_for, request, step_for};
-
-/// Number of clusters; `BERTH_REBALANCES` asks for more.
-fn n_clusters(default: u64) -> u64 {
-    std::env::var("BERTH_REBALANCES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}
 
 fn of(plan: &std::collections::BTreeMap<Goal, f64>, request: &Request) -> Vec<i64> {
     request.goals.iter().map(|goal| plan[goal] as i64).collect()
@@ -34,14 +30,14 @@ fn carry_out(world: &World, plan: &Plan, request: &Request, seed: u64) -> World 
 
 #[test]
 fn every_step_is_legal_values_fall_and_a_plan_for_the_result_is_empty() {
-    let (n_clusters, mut n_exhaustive) = (n_clusters(400), 0);
-    for seed in 0..n_clusters {
+    let (seeds, mut n_exhaustive) = (seeds(0, 400), 0);
+    for seed in seeds.clone() {
         let mut draw = Draw::new(seed);
         let world = draw.world(6, 10);
         let mut request = request(&draw.goals());
         request.max_states = 2_000;
         let plan = plan_for(&world, &request);
-        n_exhaustive += u64::from(plan.is_exhaustive);
+        n_exhaustive += usize::from(plan.is_exhaustive);
         let (before, then) = (of(&plan.before, &request), of(&plan.after, &request));
         assert_eq!(before, values(&world, &request), "seed {seed}: {:?}", request.goals);
         let end = carry_out(&world, &plan, &request, seed);
@@ -56,6 +52,7 @@ fn every_step_is_legal_values_fall_and_a_plan_for_the_result_is_empty() {
         assert_eq!(again.moves, [], "seed {seed}: {:?} after {:#?}", request.goals, plan.moves);
     }
     // With a tenth of the states of the default.
+    let n_clusters = seeds.count();
     assert!(n_exhaustive * 10 > n_clusters * 9, "{n_exhaustive} of {n_clusters}");
 }
 
@@ -91,7 +88,7 @@ fn restrictions() -> [Restriction; 5] {
 #[test]
 fn pods_that_are_left_out_stay_and_a_plan_for_the_result_is_empty() {
     let mut n_moves = [0; 5];
-    for seed in 2_000_000..2_000_000 + n_clusters(600) {
+    for seed in seeds(2_000_000, 600) {
         let mut draw = Draw::new(seed);
         let world = draw.world(6, 10);
         let mut request = request(&draw.goals());
@@ -116,7 +113,7 @@ fn pods_that_are_left_out_stay_and_a_plan_for_the_result_is_empty() {
 #[test]
 fn plans_of_small_clusters_equal_an_exhaustive_search() {
     let mut n_compared = 0;
-    for seed in 1_000_000..1_000_000 + n_clusters(60) {
+    for seed in seeds(1_000_000, 60) {
         let mut draw = Draw::new(seed);
         let world = draw.world(3, 4);
         let request = request(&draw.goals());

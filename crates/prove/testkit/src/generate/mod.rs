@@ -21,7 +21,7 @@ use crate::naive::World;
 pub use devices::written as written_claims;
 pub use flavour::Flavour;
 pub use operation::Operation;
-pub use random::Random;
+pub use random::{Random, seeds};
 pub use settings::{options, profile};
 pub use volumes::AssumedPlacement;
 

@@ -1,6 +1,15 @@
 //! Random choices by a seed, so that histories never change.
 
+use std::ops::Range;
+
 use berth_api::split_mix::SplitMix64;
+
+/// The seeds of a random test: `n` from `first` on, or as many as `BERTH_HISTORIES` says from `BERTH_HISTORY_SEED` on.
+pub fn seeds(first: u64, n: u64) -> Range<u64> {
+    let number = |name| std::env::var(name).ok()?.parse().ok();
+    let first = number("BERTH_HISTORY_SEED").unwrap_or(first);
+    first..first + number("BERTH_HISTORIES").unwrap_or(n)
+}
 
 /// A reproducible sequence of random numbers.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use berth_api::object::Pod;
 use berth_api::object::device::{DeviceObject, ResourceClaim};
 use berth_api::object::group::TopologyLevel;
 use berth_engine::{Cluster, Group, GroupLevel, GroupOutcome, Outcome, PreparedPod, Settings};
-use berth_testkit::generate::Random;
+use berth_testkit::generate::{Random, seeds};
 use berth_testkit::naive::World;
 use berth_testkit::{devices, text};
 
@@ -89,9 +89,9 @@ fn device_problems(case: &Case, outcomes: &[Outcome]) -> Vec<String> {
 
 #[test]
 fn a_group_is_placed_whenever_an_exhaustive_solver_places_it() {
-    let n_cases: usize = std::env::var("BERTH_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     let mut counts = BTreeMap::<&str, usize>::new();
-    for seed in 0..n_cases as u64 {
+    let seeds = seeds(0, 150);
+    for seed in seeds.clone() {
         let mut random = Random::new(seed);
         let (max_nodes, max_members) = if seed % 3 == 0 { (8, 12) } else { (4, 6) };
         let case = draw(&mut random, max_nodes, max_members);
@@ -124,7 +124,7 @@ fn a_group_is_placed_whenever_an_exhaustive_solver_places_it() {
             },
         }
     }
-    let n = |key: &str| counts.get(key).copied().unwrap_or(0);
+    let (n_cases, n) = (seeds.count(), |key: &str| counts.get(key).copied().unwrap_or(0));
     assert!(n("placed") > n_cases / 8 && n("impossible") > n_cases / 8, "{counts:?}");
     assert!(n("cut") + n("unknown") < n_cases / 50, "{counts:?}");
 }

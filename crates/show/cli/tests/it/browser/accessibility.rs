@@ -145,24 +145,28 @@ fn check(Shown { browser, origin, .. }: &Shown, pages: &[(&str, &str)]) {
 }
 
 #[test]
+#[ignore = "at night"]
 fn a_screen_reader_gets_names_headings_tables_and_landmarks_of_each_page() {
     let Some(shown) = &show_file("accessibility", &EXAMPLE) else { return };
     check(shown, &PAGES);
 }
 
 #[test]
+#[ignore = "at night"]
 fn a_screen_reader_gets_the_same_of_the_pages_about_devices() {
     let Some(shown) = &show_file("accessibility-devices", &GPUS) else { return };
     check(shown, &DEVICE_PAGES);
 }
 
 #[test]
+#[ignore = "at night"]
 fn a_screen_reader_gets_the_same_of_the_pages_about_pod_groups() {
     let Some(shown) = &show_file("accessibility-groups", &RAY_CLUSTER) else { return };
     check(shown, &GROUP_PAGES);
 }
 
 #[test]
+#[ignore = "at night"]
 fn a_screen_reader_gets_the_same_of_a_large_cluster() {
     let directory = TempDir::new("accessibility-large");
     let file = directory.file("cluster.yaml");
@@ -180,6 +184,7 @@ fn a_screen_reader_gets_the_same_of_a_large_cluster() {
 }
 
 #[test]
+#[ignore = "at night"]
 fn a_tree_with_each_mistake_is_found_out() {
     let node = |id: usize, role: &str, name: &str, children: &[&str]| {
         json!({"nodeId": id.to_string(), "role": {"value": role}, "name": {"value": name}, "childIds": children,

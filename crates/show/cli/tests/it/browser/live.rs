@@ -18,6 +18,7 @@ fn huge(name: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
+#[ignore = "at night"]
 async fn a_page_follows_the_cluster_and_keeps_the_focus() {
     let Some(shown) = show("live", &["up", "--no-summary", "--nodes", "2", "--console=127.0.0.1:0"]) else {
         return;
@@ -69,6 +70,7 @@ async fn a_page_follows_the_cluster_and_keeps_the_focus() {
 }
 
 #[tokio::test]
+#[ignore = "at night"]
 async fn a_what_if_is_applied_with_the_keyboard_and_the_topology_follows() {
     let args = [
         "up",

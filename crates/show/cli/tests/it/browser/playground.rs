@@ -41,6 +41,7 @@ fn drop_file(browser: &Browser, name: &str, bytes: &[u8]) {
 }
 
 #[test]
+#[ignore = "at night"]
 fn the_pages_work_without_a_network_and_send_nothing() {
     let Some((browser, url)) = start("playground") else { return };
     open_start(&browser, &url);
@@ -84,6 +85,7 @@ fn the_pages_work_without_a_network_and_send_nothing() {
 }
 
 #[test]
+#[ignore = "at night"]
 fn files_can_be_dropped_compressed_and_pasted() {
     let Some((browser, url)) = start("playground-files") else { return };
     open_start(&browser, &url);
@@ -112,6 +114,7 @@ fn files_can_be_dropped_compressed_and_pasted() {
 }
 
 #[test]
+#[ignore = "at night"]
 fn a_panic_is_shown_and_the_page_goes_on() {
     let Some((browser, url)) = start("playground-panic") else { return };
     // The third request to the module fails as after a panic.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use berth_testkit::programs::TempDir;
 
-use super::scenes::{DIMENSIONS, Dimension};
-use super::{Costs, FACTOR, LIMIT, is_even, report};
+use super::scenes::Dimension;
+use super::{Costs, FACTOR, LIMIT, dimensions, is_even, report};
 use crate::cluster::console::Viewer;
 use crate::process::{Berth, POLL};
 
@@ -74,7 +74,7 @@ async fn costs_of_pages(directory: &TempDir, dimension: &Dimension, n: usize) ->
 async fn pages_grow_with_the_cluster() {
     let directory = TempDir::new("pages");
     let mut failures = Vec::new();
-    for dimension in DIMENSIONS {
+    for dimension in dimensions() {
         let mut costs = Vec::new();
         for n in [1, dimension.size, dimension.size * FACTOR] {
             costs.push(costs_of_pages(&directory, dimension, n).await);
