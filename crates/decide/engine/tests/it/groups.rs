@@ -290,7 +290,10 @@ fn small_groups_are_placed_whenever_they_can_be() {
             }
         }
     }
-    assert!(counts.values().all(|count| *count > seeds.clone().count() / 50) && counts.len() == 3, "{counts:?}");
+    assert!(
+        counts.values().all(|count| *count > seeds.clone().count() / 50) && counts.len() == 3,
+        "{counts:?}"
+    );
 }
 
 #[test]
