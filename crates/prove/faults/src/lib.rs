@@ -1,29 +1,35 @@
-//! A proxy between a client and its API server that injects faults; for tests.
+//! For tests of the components: an API server in process ([`TestServer`]), a proxy that injects faults between a client and a
+//! server ([`Proxy`]), and a client that observes ([`observe`]).
 //!
-//! A rule selects a fault for each request. The proxy records the requests that it forwards to the server, so that a test
-//! can count them. [`observe`] is the client of such tests.
+//! Requests pass from function to function: without sockets, TLS and threads, so that a test can run on paused time. Only
+//! [`Proxy::listen`] opens a socket, for tests about connections.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub mod observe;
+mod test_server;
+
+pub use test_server::{NODES, PODS, TestServer};
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use berth_client::connect::{Connection, ResponseBody, Transport};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::Frame;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use kube::client::Body;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tower::BoxError;
 
 /// `Retry-After` of a response with the code 429.
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -37,7 +43,7 @@ pub enum Fault {
     Answer(u16),
     /// Never responds, without forwarding.
     Hang,
-    /// Forwards the request and closes the connection without a response.
+    /// Forwards the request and breaks the connection without a response.
     LoseAnswer,
     /// Forwards the request and never responds.
     HangAfter,
@@ -57,12 +63,12 @@ pub struct ForwardedRequest {
 }
 
 type Rule = Box<dyn FnMut(&Parts) -> Fault + Send>;
-type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// A proxy. It runs until its runtime stops.
+/// A proxy; clones are the same proxy.
 #[derive(Clone)]
 pub struct Proxy {
-    address: SocketAddr,
+    /// The tested client decides about retries, not this one.
+    upstream: kube::Client,
     rule: Arc<Mutex<Rule>>,
     /// Response streams break when this changes.
     cut: watch::Sender<u64>,
@@ -71,49 +77,54 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy without faults.
-    ///
-    /// # Panics
-    /// `upstream` is not a usable client configuration, or no port is free.
-    pub async fn start(mut upstream: kube::Config) -> Proxy {
-        // The tested client decides about retries, not the proxy.
-        upstream.default_retry = false;
-        upstream.read_timeout = None;
-        let client = kube::Client::try_from(upstream).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = Proxy {
-            address: listener.local_addr().unwrap(),
+    /// A proxy without faults.
+    pub fn new(upstream: kube::Client) -> Proxy {
+        Proxy {
+            upstream,
             rule: Arc::new(Mutex::new(Box::new(|_: &Parts| Fault::None))),
             cut: watch::channel(0).0,
             forwarded: Arc::default(),
             n_faults: Arc::default(),
-        };
-        let served = proxy.clone();
+        }
+    }
+
+    /// How a client uses the proxy.
+    pub fn connection(&self) -> Connection {
+        let proxy = self.clone();
+        let transport: Transport = Arc::new(move |request| {
+            let proxy = proxy.clone();
+            Box::pin(async move { proxy.answer(request).await })
+        });
+        Connection::Transport(transport)
+    }
+
+    /// The same over HTTP connections, which break with lost responses and cuts; until the runtime stops.
+    ///
+    /// # Panics
+    /// No port is free.
+    pub async fn listen(&self) -> kube::Config {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let proxy = self.clone();
         tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
-                let (proxy, client) = (served.clone(), client.clone());
-                let service = service_fn(move |request| {
-                    let (proxy, client) = (proxy.clone(), client.clone());
-                    async move { proxy.answer(client, request).await }
+                let proxy = proxy.clone();
+                let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+                    let proxy = proxy.clone();
+                    async move {
+                        let broken = |error: BoxError| io::Error::other(error);
+                        let answer = proxy.answer(request).await.map_err(broken)?;
+                        io::Result::Ok(answer.map(|body| body.map_err(broken).boxed_unsync()))
+                    }
                 });
-                tokio::spawn(async move {
-                    // Broken connections are intended.
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
-                });
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service);
+                // Broken connections are intended.
+                tokio::spawn(async { drop(connection.await) });
             }
         });
-        proxy
-    }
-
-    /// The configuration of a client that uses the proxy.
-    ///
-    /// # Panics
-    /// Never: the address is valid.
-    pub fn config(&self) -> kube::Config {
-        kube::Config::new(format!("http://{}", self.address).parse().unwrap())
+        kube::Config::new(url.parse().unwrap())
     }
 
     /// Sets the rule for all following requests.
@@ -144,11 +155,10 @@ impl Proxy {
         self.forwarded().iter().filter(|p| p.path.ends_with("/binding")).map(|p| p.at).collect()
     }
 
-    async fn answer(
-        &self,
-        client: kube::Client,
-        request: Request<Incoming>,
-    ) -> Result<Response<Body>, std::io::Error> {
+    async fn answer<B>(&self, request: Request<B>) -> Result<Response<ResponseBody>, BoxError>
+    where
+        B: hyper::body::Body<Error: Into<BoxError>>,
+    {
         let (mut parts, body) = request.into_parts();
         let fault = (self.rule.lock().unwrap())(&parts);
         self.n_faults.fetch_add(usize::from(fault != Fault::None), Ordering::Relaxed);
@@ -158,33 +168,32 @@ impl Proxy {
             Fault::Delay(delay) => tokio::time::sleep(delay).await,
             Fault::None | Fault::LoseAnswer | Fault::HangAfter => {}
         }
-        let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+        let body = body.collect().await.map_err(Into::into)?.to_bytes();
         let path = parts.uri.path().to_owned();
         let method = parts.method.clone();
         parts.headers.remove(http::header::HOST);
-        let request = Request::from_parts(parts, kube::client::Body::from(body));
         self.forwarded.lock().unwrap().push(ForwardedRequest {
             at: tokio::time::Instant::now(),
             method,
             path,
         });
-        let response = client.send(request).await.map_err(std::io::Error::other)?;
+        let response = self.upstream.send(Request::from_parts(parts, Body::from(body))).await?;
         match fault {
-            Fault::LoseAnswer => return Err(std::io::Error::other("the response is dropped")),
+            Fault::LoseAnswer => return Err("the response is dropped".into()),
             Fault::HangAfter => std::future::pending::<()>().await,
             _ => {}
         }
         Ok(response.map(|body| self.cuttable(body)))
     }
 
-    fn cuttable(&self, body: kube::client::Body) -> Body {
+    fn cuttable(&self, body: Body) -> ResponseBody {
         let cut = self.cut.subscribe();
         let frames = futures::stream::unfold((body, cut), |(mut body, mut cut)| async move {
             tokio::select! {
                 biased;
-                _ = cut.changed() => Some((Err(std::io::Error::other("cut")), (body, cut))),
+                _ = cut.changed() => Some((Err("cut".into()), (body, cut))),
                 frame = body.frame() => {
-                    let frame: Result<Frame<Bytes>, _> = frame?.map_err(std::io::Error::other);
+                    let frame: Result<Frame<Bytes>, BoxError> = frame?.map_err(Into::into);
                     Some((frame, (body, cut)))
                 }
             }
@@ -194,7 +203,7 @@ impl Proxy {
 }
 
 /// An error response of an API server.
-fn status(code: u16) -> Response<Body> {
+fn status(code: u16) -> Response<ResponseBody> {
     let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
         "reason": if code == 410 { "Expired" } else { "Fault" }, "message": "injected fault"});
     let body = Full::new(Bytes::from(body.to_string())).map_err(|never: Infallible| match never {});

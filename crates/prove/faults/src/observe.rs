@@ -1,5 +1,6 @@
 //! A client for tests: requests, waits, and all states of all pods.
 
+use std::borrow::Borrow;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use tokio::time::Instant;
 
 /// Timeout of a wait, far longer than any step of a test takes.
 pub const DEADLINE: Duration = Duration::from_secs(120);
+/// Between two looks in a wait.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -23,14 +26,25 @@ pub async fn send(
     client: &kube::Client,
     method: Method,
     path: &str,
-    body: Value,
+    body: impl Borrow<Value>,
 ) -> Result<Value, CallError> {
-    let content_type = match method {
+    let media_type = match method {
         Method::PATCH => "application/merge-patch+json",
         _ => "application/json",
     };
+    send_as(client, method, path, media_type, body.borrow()).await
+}
+
+/// As [`send`], with a body of this media type.
+pub(crate) async fn send_as(
+    client: &kube::Client,
+    method: Method,
+    path: &str,
+    media_type: &'static str,
+    body: &Value,
+) -> Result<Value, CallError> {
     let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    call::json(client, call::with_body(method, path, content_type, body), TIMEOUT).await
+    call::json(client, call::with_body(method, path, media_type, body), TIMEOUT).await
 }
 
 /// Retries until the answer is `Ok`.
@@ -39,12 +53,14 @@ pub async fn send(
 /// It is not within the timeout; the message has the last other answer.
 pub async fn until<T, E: Debug>(what: &str, ask: impl AsyncFn() -> Result<T, E>) -> T {
     let deadline = Instant::now() + DEADLINE;
+    let mut pause = Duration::from_millis(10);
     loop {
         match ask().await {
             Ok(answer) => return answer,
             Err(last) if Instant::now() > deadline => panic!("not in time: {what}: {last:?}"),
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Err(_) => tokio::time::sleep(pause).await,
         }
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -28,7 +28,7 @@ const FIELD_MANAGER: &str = "berth-console";
 pub fn as_client(client: Client) -> WriteFn {
     Arc::new(move |change, _| {
         let client = client.clone();
-        async move { write(&client, change).await }.boxed()
+        async move { write(client, change).await }.boxed()
     })
 }
 
@@ -190,9 +190,7 @@ async fn edit(
 #[cfg(test)]
 mod tests {
     use berth_api::read::collect_manifests;
-    use berth_apiserver::{ApiServer, ServerOptions};
-    use berth_client::connect::Connection;
-    use berth_faults::{Fault, Proxy};
+    use berth_faults::{Fault, TestServer};
 
     use super::*;
 
@@ -206,40 +204,36 @@ mod tests {
         }
     }
 
-    async fn object(client: &Client, path: &str) -> Value {
-        call::json(client, call::get(path), TIMEOUT).await.unwrap()
-    }
-
-    async fn served() -> (ApiServer, Client) {
-        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+    async fn server() -> TestServer {
+        let server = TestServer::start().await;
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": {"x": "1"}},
             "spec": {"taints": [{"key": "t", "effect": "NoSchedule"}, {"key": "t", "effect": "NoExecute"}]}});
-        server.import(vec![node]).await.unwrap();
-        let client = connect::client(server.admin_config()).unwrap();
-        (server, client)
+        server.create("/api/v1/nodes", node).await;
+        server
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[tokio::test(start_paused = true)]
     async fn what_others_have_written_is_not_lost() {
-        let (server, client) = served().await;
-        let error = write(&client, label(Some("0"), "2")).await.unwrap_err().to_string();
+        let server = server().await;
+        let client = &server.client;
+        let error = write(client, label(Some("0"), "2")).await.unwrap_err().to_string();
         assert!(error.contains("the label x is x=1 now"), "{error}");
-        write(&client, label(Some("1"), "2")).await.unwrap();
+        write(client, label(Some("1"), "2")).await.unwrap();
         let node = || "a".to_owned();
         let taint = Taint { key: "t".to_owned(), value: "v".to_owned(), effect: "NoSchedule".to_owned() };
-        write(&client, Write::SetTaint { node: node(), taint }).await.unwrap();
+        write(client, Write::SetTaint { node: node(), taint }).await.unwrap();
         let removed =
             Write::RemoveTaints { node: node(), key: "t".to_owned(), effect: Some("NoExecute".to_owned()) };
-        write(&client, removed).await.unwrap();
-        write(&client, Write::Cordon { node: node() }).await.unwrap();
-        let written = object(&client, "/api/v1/nodes/a").await;
+        write(client, removed).await.unwrap();
+        write(client, Write::Cordon { node: node() }).await.unwrap();
+        let written = server.get("/api/v1/nodes/a").await;
         assert_eq!(written["metadata"]["labels"]["x"], "2");
         let taints = written["spec"]["taints"].as_array().unwrap();
         assert!(taints.contains(&json!({"key": "t", "value": "v", "effect": "NoSchedule"})), "{written}");
         assert!(!written.to_string().contains("NoExecute") && written["spec"]["unschedulable"] == true);
         for _ in 0..2 {
-            write(&client, Write::Uncordon { node: node() }).await.unwrap();
-            let written = object(&client, "/api/v1/nodes/a").await;
+            write(client, Write::Uncordon { node: node() }).await.unwrap();
+            let written = server.get("/api/v1/nodes/a").await;
             assert!(written["spec"]["unschedulable"].is_null(), "{written}");
         }
 
@@ -250,7 +244,7 @@ mod tests {
                  image: i}}]}}}}}}}}"
             );
             let manifest = Box::new(collect_manifests(&text, "manifest").unwrap().remove(0));
-            write(&client, Write::Apply { manifest, is_forced }).await
+            write(client, Write::Apply { manifest, is_forced }).await
         };
         apply(1, false).await.unwrap();
         let name = berth_api::object::NamespacedName::new("default", "web");
@@ -260,35 +254,33 @@ mod tests {
             n_replicas: 3,
             before,
         };
-        let error = write(&client, scale(Some(2))).await.unwrap_err().to_string();
+        let error = write(client, scale(Some(2))).await.unwrap_err().to_string();
         assert!(error.contains("has changed to 1"), "{error}");
-        write(&client, scale(Some(1))).await.unwrap();
+        write(client, scale(Some(1))).await.unwrap();
         let error = apply(5, false).await.unwrap_err().to_string();
         assert!(error.contains("conflict") && error.contains("replicas"), "{error}");
         apply(5, true).await.unwrap();
-        let written = object(&client, "/apis/apps/v1/namespaces/default/deployments/web").await;
+        let written = server.get("/apis/apps/v1/namespaces/default/deployments/web").await;
         assert_eq!(written["spec"]["replicas"], 5);
         let unknown =
             collect_manifests("{apiVersion: x.example/v1, kind: X, metadata: {name: x}}", "manifest")
                 .unwrap()
                 .remove(0);
         let unknown = Write::Apply { manifest: Box::new(unknown), is_forced: true };
-        let error = write(&client, unknown).await.unwrap_err().to_string();
+        let error = write(client, unknown).await.unwrap_err().to_string();
         assert!(error.contains("does not serve this kind"), "{error}");
-        server.shutdown().await;
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[tokio::test(start_paused = true)]
     async fn a_write_whose_answer_is_lost_is_looked_up_and_not_made_again() {
-        let (server, client) = served().await;
+        let server = server().await;
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
             "spec": {"containers": [{"name": "c", "image": "i"}]}});
         let pods = PODS.path("default");
-        let pod: Value =
-            call::json(&client, call::with_json(Method::POST, &pods, &pod), TIMEOUT).await.unwrap();
-        let proxy = Proxy::start(server.admin_config()).await;
+        let pod = server.create(&pods, pod).await;
+        let proxy = server.proxy();
         proxy.rule(|request| if request.method == Method::GET { Fault::None } else { Fault::LoseAnswer });
-        let unreliable = connect::client(proxy.config()).unwrap();
+        let unreliable = connect::client(proxy.connection()).unwrap();
         let evict = || Write::Evict {
             name: NamespacedName::new("default", "p"),
             uid: pod["metadata"]["uid"].as_str().unwrap().to_owned(),
@@ -298,17 +290,16 @@ mod tests {
         write(&unreliable, label(Some("1"), "2")).await.unwrap();
         write(&unreliable, evict()).await.unwrap();
         assert_eq!(proxy.n_faults(), 3);
-        assert_eq!(object(&client, "/api/v1/nodes/a").await["metadata"]["labels"]["x"], "2");
+        assert_eq!(server.get("/api/v1/nodes/a").await["metadata"]["labels"]["x"], "2");
         proxy.rule(|_| Fault::LoseAnswer);
         let error = write(&unreliable, evict()).await.unwrap_err().to_string();
         assert!(error.ends_with(": this may have been written"), "{error}");
-        server.shutdown().await;
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[tokio::test(start_paused = true)]
     async fn after_a_lost_answer_no_error_denies_that_the_write_was_made() {
-        let (server, _) = served().await;
-        let proxy = Proxy::start(server.admin_config()).await;
+        let server = server().await;
+        let proxy = server.proxy();
         let lose_first = || {
             let mut n_patches = 0;
             proxy.rule(move |request| {
@@ -320,7 +311,7 @@ mod tests {
                 }
             });
         };
-        let unreliable = connect::client(proxy.config()).unwrap();
+        let unreliable = connect::client(proxy.connection()).unwrap();
         lose_first();
         let error = write(&unreliable, label(Some("1"), "2")).await.unwrap_err().to_string();
         assert!(error.contains("403") && error.ends_with(": this may have been written"), "{error}");
@@ -335,50 +326,46 @@ mod tests {
         };
         let error = edit(&unreliable, &NODES.object_path("", "a"), changed_by_others).await.unwrap_err();
         assert_eq!(error, "the label x is x=3 now: this may have been written");
-        server.shutdown().await;
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[tokio::test(start_paused = true)]
     async fn a_taint_that_is_there_is_not_written_again_when_others_have_come_after_it() {
-        let (server, client) = served().await;
-        let version =
-            async || object(&client, "/api/v1/nodes/a").await["metadata"]["resourceVersion"].clone();
+        let server = server().await;
+        let client = &server.client;
+        let version = async || server.get("/api/v1/nodes/a").await["metadata"]["resourceVersion"].clone();
         let before = version().await;
         let taint = |value: &str| Write::SetTaint {
             node: "a".to_owned(),
             taint: Taint { key: "t".to_owned(), value: value.to_owned(), effect: "NoSchedule".to_owned() },
         };
-        write(&client, taint("")).await.unwrap();
+        write(client, taint("")).await.unwrap();
         assert_eq!(version().await, before);
-        write(&client, taint("v")).await.unwrap();
+        write(client, taint("v")).await.unwrap();
         assert_ne!(version().await, before);
-        server.shutdown().await;
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[tokio::test(start_paused = true)]
     async fn viewers_write_with_their_own_rights_only() {
-        let (server, client) = served().await;
-        let create = async |path: &str, object: Value| -> Value {
-            call::json(&client, call::with_json(Method::POST, path, &object), TIMEOUT).await.unwrap()
-        };
+        let server = server().await;
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
         let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]);
-        create(&format!("{rbac}/clusterroles"), json!({"metadata": {"name": "r"}, "rules": rules})).await;
+        server
+            .create(&format!("{rbac}/clusterroles"), json!({"metadata": {"name": "r"}, "rules": rules}))
+            .await;
         let binding = json!({"metadata": {"name": "b"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"},
             "subjects": [{"kind": "ServiceAccount", "name": "may", "namespace": "default"}]});
-        create(&format!("{rbac}/clusterrolebindings"), binding).await;
+        server.create(&format!("{rbac}/clusterrolebindings"), binding).await;
         let accounts = "/api/v1/namespaces/default/serviceaccounts";
         let mut tokens = Vec::new();
         for name in ["may", "may-not"] {
-            create(accounts, json!({"metadata": {"name": name}})).await;
+            server.create(accounts, json!({"metadata": {"name": name}})).await;
             let request =
                 json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-            let review = create(&format!("{accounts}/{name}/token"), request).await;
+            let review = server.create(&format!("{accounts}/{name}/token"), request).await;
             tokens.push(review["status"]["token"].as_str().unwrap().to_owned());
         }
-        let anonymous = Connection::from(server.admin_config()).anonymous();
-        let write = as_viewers(connect::client(anonymous).unwrap());
+        let write = as_viewers(server.client_as(""));
         for token in [Some(tokens.remove(1)), Some("x".to_owned()), Some("a\nb".to_owned()), None] {
             let error = write(label(Some("1"), "2"), token.clone()).await.unwrap_err().to_string();
             assert!(
@@ -386,9 +373,8 @@ mod tests {
                 "{token:?}: {error}"
             );
         }
-        assert_eq!(object(&client, "/api/v1/nodes/a").await["metadata"]["labels"]["x"], "1");
+        assert_eq!(server.get("/api/v1/nodes/a").await["metadata"]["labels"]["x"], "1");
         write(label(Some("1"), "2"), tokens.pop()).await.unwrap();
-        assert_eq!(object(&client, "/api/v1/nodes/a").await["metadata"]["labels"]["x"], "2");
-        server.shutdown().await;
+        assert_eq!(server.get("/api/v1/nodes/a").await["metadata"]["labels"]["x"], "2");
     }
 }

@@ -6,14 +6,13 @@ use super::world::*;
 
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
-const PODS: &str = "/api/v1/namespaces/default/pods";
 
 fn condition<'a>(autoscaler: &'a Value, kind: &str) -> &'a Value {
     let conditions = autoscaler["status"]["conditions"].as_array();
     conditions.into_iter().flatten().find(|c| c["type"] == kind).unwrap_or(&Value::Null)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_autoscaler_follows_the_usage_that_annotations_set() {
     let mut options = options();
     options.autoscaler_sync_period = std::time::Duration::from_millis(200);
@@ -44,7 +43,7 @@ async fn an_autoscaler_follows_the_usage_that_annotations_set() {
     let set_usage = async |cpu: &str| {
         for pod in &pods {
             let usage = json!({"metadata": {"annotations": {"usage.berth.dev/cpu": cpu}}});
-            world.merge(&format!("{PODS}/{}", name(pod)), usage).await;
+            world.patch(&format!("{PODS}/{}", name(pod)), usage).await;
         }
     };
     set_usage("900m").await;
@@ -65,7 +64,7 @@ async fn an_autoscaler_follows_the_usage_that_annotations_set() {
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_target_that_does_not_exist_is_reported() {
     let world = World::new(1).await;
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"});

@@ -1,6 +1,9 @@
 //! Disruption budgets, and many pods.
 
 use berth_apiserver::{ApiServer, ServerOptions};
+use berth_client::connect;
+use berth_faults::observe::{send, until};
+use http::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -8,9 +11,8 @@ use super::world::*;
 
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
-const PODS: &str = "/api/v1/namespaces/default/pods";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_budget_reports_its_allowed_disruptions() {
     let world = World::new(2).await;
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 4,
@@ -36,19 +38,19 @@ async fn a_budget_reports_its_allowed_disruptions() {
         assert_eq!(budget["status"]["conditions"][0]["reason"], "SufficientPods");
         assert_eq!(budget["status"]["observedGeneration"], budget["metadata"]["generation"]);
     }
-    world.merge(&format!("{DEPLOYMENTS}/web"), json!({"spec": {"replicas": 6}})).await;
+    world.patch(&format!("{DEPLOYMENTS}/web"), json!({"spec": {"replicas": 6}})).await;
     for (name, expected) in [("number", [6, 3, 6, 3]), ("share", [6, 4, 6, 2]), ("max", [6, 5, 6, 1])] {
         world.until(name, &format!("{BUDGETS}/{name}"), |budget| counts(budget) == expected).await;
     }
     let pods = world.list(PODS).await;
     let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    world.merge(&format!("{PODS}/{}/status", name(&pods[0])), not_ready).await;
+    world.patch(&format!("{PODS}/{}/status", name(&pods[0])), not_ready).await;
     let none = world.until("max", &format!("{BUDGETS}/max"), |budget| counts(budget) == [6, 5, 5, 0]).await;
     assert_eq!(none["status"]["conditions"][0]["reason"], "InsufficientPods");
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn no_pod_is_created_twice_when_controllers_restart() {
     let world = World::new(3).await;
     for i in 0..5 {
@@ -68,7 +70,7 @@ async fn no_pod_is_created_twice_when_controllers_restart() {
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn controllers_resume_after_a_server_outage() {
     let dir = std::env::temp_dir().join(format!("berth-controllers-{}", std::process::id()));
     let start = || async {
@@ -76,36 +78,28 @@ async fn controllers_resume_after_a_server_outage() {
         ApiServer::start(options).await.unwrap()
     };
     let server = start().await;
-    let client = crate::support::admin(&server);
+    let client = connect::client(server.admin_config()).unwrap();
     let stop = CancellationToken::new();
     let controllers = tokio::spawn(berth_controllers::run(client.clone(), options(), stop.clone()));
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3,
         "selector": {"matchLabels": {"app": "web"}}, "template": template("web", "run")}});
-    let (code, answer) = crate::support::post(&client, DEPLOYMENTS, &deployment).await;
-    assert!(code.is_success(), "{answer}");
+    send(&client, Method::POST, DEPLOYMENTS, &deployment).await.unwrap();
     let path = format!("{DEPLOYMENTS}/web");
-    let until_replicas = |client: kube::Client, n: i64| {
-        let path = path.clone();
-        async move {
-            for _ in 0..1500 {
-                let (_, web) = crate::support::get(&client, &path).await;
-                if web["status"]["replicas"] == n {
-                    return;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-            panic!("never {n} replicas");
-        }
+    let until_replicas = async |client: &kube::Client, n: i64| {
+        until(&format!("{n} replicas"), async || {
+            let web = send(client, Method::GET, &path, Value::Null).await.unwrap();
+            if web["status"]["replicas"] == n { Ok(()) } else { Err(web) }
+        })
+        .await;
     };
-    until_replicas(client, 3).await;
+    until_replicas(&client, 3).await;
     server.shutdown().await;
 
     let server = start().await;
-    let client = crate::support::admin(&server);
-    let (code, answer) = crate::support::merge(&client, &path, &json!({"spec": {"replicas": 5}})).await;
-    assert!(code.is_success(), "{answer}");
-    until_replicas(client.clone(), 5).await;
-    let (_, pods) = crate::support::get(&client, PODS).await;
+    let client = connect::client(server.admin_config()).unwrap();
+    send(&client, Method::PATCH, &path, json!({"spec": {"replicas": 5}})).await.unwrap();
+    until_replicas(&client, 5).await;
+    let pods = send(&client, Method::GET, PODS, Value::Null).await.unwrap();
     assert_eq!(pods["items"].as_array().unwrap().len(), 5);
     stop.cancel();
     controllers.await.unwrap();
@@ -113,7 +107,7 @@ async fn controllers_resume_after_a_server_outage() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_budget_grants_one_eviction_at_a_time() {
     let world = World::new(2).await;
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 3,
@@ -129,17 +123,17 @@ async fn a_budget_grants_one_eviction_at_a_time() {
     let evict = |pod: &Value| {
         let eviction =
             json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name(pod)}});
-        let (client, path) = (world.client.clone(), format!("{PODS}/{}/eviction", name(pod)));
-        async move { crate::support::post(&client, &path, &eviction).await.0 }
+        let (world, path) = (&world, format!("{PODS}/{}/eviction", name(pod)));
+        async move { world.send(Method::POST, &path, eviction).await.map_err(|error| error.code()).map(drop) }
     };
     world.hold_pods(true);
-    assert_eq!(evict(&pods[0]).await, http::StatusCode::CREATED);
-    assert_eq!(evict(&pods[1]).await, http::StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(evict(&pods[0]).await, Ok(()));
+    assert_eq!(evict(&pods[1]).await, Err(Some(429)));
     let spent = world.until("looked at", &path, |budget| budget["status"]["currentHealthy"] == 2).await;
     assert_eq!(spent["status"]["disruptionsAllowed"], 0, "the evicted pod is not gone, but counts as gone");
     world.hold_pods(false);
     let free = world.until("replaced", &path, allowed(1)).await;
     assert_eq!(free["status"]["disruptedPods"].as_object().map_or(0, serde_json::Map::len), 0);
-    assert_eq!(evict(&pods[1]).await, http::StatusCode::CREATED);
+    assert_eq!(evict(&pods[1]).await, Ok(()));
     world.end().await;
 }

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::world::*;
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
 async fn with_pods(world: &World) -> String {
@@ -15,26 +14,26 @@ async fn with_pods(world: &World) -> String {
     format!("{REPLICA_SETS}/rs")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn background_foreground_and_orphan_deletion() {
     let world = World::new(2).await;
     let rs = with_pods(&world).await;
-    world.delete(&rs, json!({"propagationPolicy": "Background"})).await;
-    assert_eq!(world.get(&rs).await, None);
+    world.delete_with(&rs, json!({"propagationPolicy": "Background"})).await;
+    assert_eq!(world.find(&rs).await, None);
     world.until_listed("collected", PODS, |pods| pods.is_empty()).await;
 
     let rs = with_pods(&world).await;
     world.hold_pods(true);
-    world.delete(&rs, json!({"propagationPolicy": "Foreground"})).await;
+    world.delete_with(&rs, json!({"propagationPolicy": "Foreground"})).await;
     world.until_listed("told to go", PODS, |pods| pods.iter().all(is_deleting)).await;
-    let waiting = world.get(&rs).await.unwrap();
+    let waiting = world.get(&rs).await;
     assert_eq!(waiting["metadata"]["finalizers"], json!(["foregroundDeletion"]));
     world.hold_pods(false);
     world.until_gone(&rs).await;
     assert!(world.list(PODS).await.is_empty());
 
     let rs = with_pods(&world).await;
-    world.delete(&rs, json!({"propagationPolicy": "Orphan"})).await;
+    world.delete_with(&rs, json!({"propagationPolicy": "Orphan"})).await;
     world.until_gone(&rs).await;
     let pods = world.list(PODS).await;
     let is_free = |pod: &Value| pod["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty);
@@ -42,7 +41,7 @@ async fn background_foreground_and_orphan_deletion() {
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_unknown_owner_is_read_before_dependents_are_deleted() {
     let world = World::new(1).await;
     let maps = "/api/v1/namespaces/default/configmaps";
@@ -52,7 +51,7 @@ async fn an_unknown_owner_is_read_before_dependents_are_deleted() {
     let real = reference("ConfigMap", "owner", owner["metadata"]["uid"].clone());
     let absent = reference("ConfigMap", "owner", json!("00000000-0000-0000-0000-000000000000"));
     let unknown = json!({"apiVersion": "x.io/v1", "kind": "Thing", "name": "t", "uid": "1"});
-    let node = world.get("/api/v1/nodes/n0").await.unwrap();
+    let node = world.get("/api/v1/nodes/n0").await;
     let on_node = reference("Node", "n0", node["metadata"]["uid"].clone());
     world.create(maps, &map("of-unknown", json!([unknown]))).await;
     world.create(maps, &map("of-node", json!([on_node]))).await;
@@ -66,15 +65,15 @@ async fn an_unknown_owner_is_read_before_dependents_are_deleted() {
         })
         .await;
     assert_eq!(both["metadata"]["ownerReferences"][0]["uid"], owner["metadata"]["uid"]);
-    world.delete(&format!("{maps}/owner"), Value::Null).await;
+    world.delete(&format!("{maps}/owner")).await;
     world.until_gone(&format!("{maps}/of-both")).await;
-    world.delete("/api/v1/nodes/n0", Value::Null).await;
+    world.delete("/api/v1/nodes/n0").await;
     world.until_gone(&format!("{maps}/of-node")).await;
-    assert!(world.get(&format!("{maps}/of-unknown")).await.is_some());
+    assert!(world.find(&format!("{maps}/of-unknown")).await.is_some());
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn namespace_deletion_deletes_all_its_objects() {
     let world = World::new(2).await;
     world
@@ -99,7 +98,7 @@ async fn namespace_deletion_deletes_all_its_objects() {
     let pods = "/api/v1/namespaces/team/pods";
     world.until_listed("ready", pods, |pods| pods.len() == 3 && pods.iter().all(is_ready)).await;
 
-    world.delete("/api/v1/namespaces/team", Value::Null).await;
+    world.delete("/api/v1/namespaces/team").await;
     world.until_listed("empty", pods, |pods| pods.is_empty()).await;
     let told = world
         .until("said what holds it", "/api/v1/namespaces/team", |namespace| {
@@ -111,7 +110,7 @@ async fn namespace_deletion_deletes_all_its_objects() {
         })
         .await;
     assert_eq!(told["status"]["phase"], "Terminating");
-    world.merge("/api/v1/namespaces/team/configmaps/held", json!({"metadata": {"finalizers": null}})).await;
+    world.patch("/api/v1/namespaces/team/configmaps/held", json!({"metadata": {"finalizers": null}})).await;
     world.until_gone("/api/v1/namespaces/team").await;
     for path in [
         "/apis/apps/v1/deployments",

@@ -7,7 +7,6 @@ use super::world::*;
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web";
-const PODS: &str = "/api/v1/namespaces/default/pods";
 
 fn deployment(image: &str, spec: Value) -> Value {
     let mut deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
@@ -34,7 +33,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     conditions.into_iter().flatten().find(|c| c["type"] == kind).unwrap_or(&Value::Null)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_rolling_update_keeps_its_limits_and_is_undone() {
     let world = World::new(3).await;
     let strategy = json!({"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}});
@@ -52,7 +51,7 @@ async fn a_rolling_update_keeps_its_limits_and_is_undone() {
     assert_eq!(old_name, format!("web-{hash}"));
 
     world.watch_extremes("web", 4);
-    world.merge(WEB, image("two")).await;
+    world.patch(WEB, image("two")).await;
     let second = world.until("rolled out", WEB, is_rolled_out).await;
     assert_eq!(second["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
     let (most, fewest_ready) = world.extremes("web");
@@ -70,10 +69,8 @@ async fn a_rolling_update_keeps_its_limits_and_is_undone() {
     assert_eq!(old["spec"]["replicas"], 0);
     let mut template = old["spec"]["template"].clone();
     template["metadata"]["labels"].as_object_mut().unwrap().remove("pod-template-hash");
-    let patch = json!([{"op": "replace", "path": "/spec/template", "value": template}]).to_string();
-    let content = "application/json-patch+json";
-    let (code, answer) = crate::support::send(&world.client, http::Method::PATCH, WEB, content, patch).await;
-    assert_eq!(code, http::StatusCode::OK, "{answer}");
+    let patch = json!([{"op": "replace", "path": "/spec/template", "value": template}]);
+    world.patch_as("application/json-patch+json", WEB, patch).await.unwrap();
     let third = world.until("rolled back", WEB, is_rolled_out).await;
     assert_eq!(third["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "3");
     let sets = world.list(REPLICA_SETS).await;
@@ -96,14 +93,14 @@ async fn a_rolling_update_keeps_its_limits_and_is_undone() {
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_stuck_rollout_is_reported_scales_in_proportion_and_is_cleaned_up() {
     let world = World::new(2).await;
     let spec = json!({"progressDeadlineSeconds": 1, "revisionHistoryLimit": 0,
         "strategy": {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}}});
     world.create(DEPLOYMENTS, &deployment("one", spec)).await;
     world.until("rolled out", WEB, is_rolled_out).await;
-    world.merge(WEB, image("stuck")).await;
+    world.patch(WEB, image("stuck")).await;
     let stuck = world
         .until("out of time", WEB, |d| {
             let numbers = (&d["status"]["readyReplicas"], &d["status"]["updatedReplicas"]);
@@ -113,7 +110,7 @@ async fn a_stuck_rollout_is_reported_scales_in_proportion_and_is_cleaned_up() {
     assert_eq!(condition(&stuck, "Progressing")["reason"], "ProgressDeadlineExceeded");
 
     // Twice the size: each ReplicaSet gets its proportion. 4 and 2 of 6 become 7 and 3 of 10.
-    world.merge(WEB, json!({"spec": {"replicas": 8}})).await;
+    world.patch(WEB, json!({"spec": {"replicas": 8}})).await;
     world
         .until_listed("scaled in proportion", REPLICA_SETS, |sets| {
             let mut sizes: Vec<_> = sets.iter().filter_map(|set| set["spec"]["replicas"].as_i64()).collect();
@@ -122,13 +119,13 @@ async fn a_stuck_rollout_is_reported_scales_in_proportion_and_is_cleaned_up() {
         })
         .await;
 
-    world.merge(WEB, image("three")).await;
+    world.patch(WEB, image("three")).await;
     world.until("rolled out", WEB, is_rolled_out).await;
     world.until_listed("no history", REPLICA_SETS, |sets| sets.len() == 1).await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_paused_rollout_waits_and_recreate_never_mixes_templates() {
     let world = World::new(2).await;
     let spec = json!({"strategy": {"type": "Recreate", "rollingUpdate": null}, "paused": true});
@@ -137,11 +134,11 @@ async fn a_paused_rollout_waits_and_recreate_never_mixes_templates() {
         .until("said to be paused", WEB, |d| condition(d, "Progressing")["reason"] == "DeploymentPaused")
         .await;
     assert_eq!(world.list(REPLICA_SETS).await.len(), 0);
-    world.merge(WEB, json!({"spec": {"paused": false}})).await;
+    world.patch(WEB, json!({"spec": {"paused": false}})).await;
     world.until("rolled out", WEB, is_rolled_out).await;
 
     world.hold_pods(true);
-    world.merge(WEB, image("two")).await;
+    world.patch(WEB, image("two")).await;
     world.until_listed("all told to go", PODS, |pods| pods.len() == 4 && pods.iter().all(is_deleting)).await;
     world.until("unavailable", WEB, |d| condition(d, "Available")["status"] == "False").await;
     assert_eq!(world.list(REPLICA_SETS).await.len(), 1, "old pods are still there");

@@ -8,7 +8,6 @@ const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
 const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
-const PODS: &str = "/api/v1/namespaces/default/pods";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
 fn spec() -> Value {
@@ -26,10 +25,10 @@ fn pod(name: &str, claim: Value) -> Value {
 async fn allocate(world: &World, claim: &str) {
     let path = format!("{CLAIMS}/{claim}");
     let finalizers = json!(["resource.kubernetes.io/delete-protection"]);
-    world.merge(&path, json!({"metadata": {"finalizers": finalizers}})).await;
+    world.patch(&path, json!({"metadata": {"finalizers": finalizers}})).await;
     let results = json!([{"request": "r", "driver": "example.com", "pool": "n0", "device": "gpu-0"}]);
     let allocation = json!({"devices": {"results": results}, "allocationTimestamp": "2026-01-01T00:00:00Z"});
-    world.merge(&format!("{path}/status"), json!({"status": {"allocation": allocation}})).await;
+    world.patch(&format!("{path}/status"), json!({"status": {"allocation": allocation}})).await;
 }
 
 fn consumers(claim: &Value) -> Vec<&str> {
@@ -37,7 +36,7 @@ fn consumers(claim: &Value) -> Vec<&str> {
     consumers.filter_map(|consumer| consumer["name"].as_str()).collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_claim_of_a_template_lives_as_long_as_its_pod_needs_it() {
     let world = World::new(1).await;
     world.create(PODS, &pod("train", json!({"resourceClaimTemplateName": "gpu"}))).await;
@@ -54,12 +53,12 @@ async fn a_claim_of_a_template_lives_as_long_as_its_pod_needs_it() {
     let is_reserved = |claim: &Value| consumers(claim) == ["train"];
     world.until("reserved for the bound pod", &format!("{CLAIMS}/{claim}"), is_reserved).await;
     assert_eq!(world.list(CLAIMS).await.len(), 1, "one claim for the entry");
-    world.merge(&format!("{path}/status"), json!({"status": {"phase": "Succeeded"}})).await;
+    world.patch(&format!("{path}/status"), json!({"status": {"phase": "Succeeded"}})).await;
     world.until_gone(&format!("{CLAIMS}/{claim}")).await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_shared_claim_is_deallocated_when_its_last_pod_is_gone() {
     let world = World::new(1).await;
     world.create(CLAIMS, &json!({"metadata": {"name": "shared"}, "spec": spec()})).await;
@@ -69,21 +68,21 @@ async fn a_shared_claim_is_deallocated_when_its_last_pod_is_gone() {
     allocate(&world, "shared").await;
     let path = format!("{CLAIMS}/shared");
     world.until("two consumers", &path, |claim| consumers(claim).len() == 2).await;
-    world.delete(&format!("{PODS}/a"), Value::Null).await;
+    world.delete(&format!("{PODS}/a")).await;
     let claim = world.until("one consumer", &path, |claim| consumers(claim) == ["b"]).await;
     assert!(!claim["status"]["allocation"].is_null() && !claim["metadata"]["finalizers"].is_null());
-    world.delete(&format!("{PODS}/b"), Value::Null).await;
+    world.delete(&format!("{PODS}/b")).await;
     let is_free =
         |claim: &Value| claim["status"]["allocation"].is_null() && claim["metadata"]["finalizers"].is_null();
     world.until("free", &path, is_free).await;
 
     allocate(&world, "shared").await;
-    world.delete(&path, Value::Null).await;
+    world.delete(&path).await;
     world.until_gone(&path).await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_leave_devices_with_a_taint_that_evicts() {
     let world = World::new(1).await;
     let slice = json!({"metadata": {"name": "n0"}, "spec": {"driver": "example.com", "nodeName": "n0",
@@ -95,17 +94,17 @@ async fn pods_leave_devices_with_a_taint_that_evicts() {
     world.until("reserved", &format!("{CLAIMS}/one"), |claim| consumers(claim) == ["p"]).await;
     let path = format!("{PODS}/p");
     world.until("ready", &path, is_ready).await;
-    assert_eq!(world.get(&path).await.unwrap()["metadata"]["uid"], made["metadata"]["uid"]);
+    assert_eq!(world.get(&path).await["metadata"]["uid"], made["metadata"]["uid"]);
     let taints = json!([{"key": "example.com/broken", "effect": "NoExecute"}]);
     let devices = json!([{"name": "gpu-0", "taints": taints}]);
-    world.merge(&format!("{SLICES}/n0"), json!({"spec": {"devices": devices}})).await;
+    world.patch(&format!("{SLICES}/n0"), json!({"spec": {"devices": devices}})).await;
     world.until_gone(&path).await;
     let evicted = |event: &Value| event["reason"] == "DeviceTaintManagerEviction";
     world.until_listed("the event says why", EVENTS, |events| events.iter().any(evicted)).await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_group_has_one_claim_for_all_of_its_pods_until_it_is_gone() {
     let mut options = options();
     options.feature_gates.dra_workload_resource_claims = true;
@@ -145,17 +144,17 @@ async fn a_pod_group_has_one_claim_for_all_of_its_pods_until_it_is_gone() {
     assert_eq!(reserved["status"]["reservedFor"], json!([consumer]));
 
     // The pods use the devices for as long as they run, whether their group is there or not.
-    world.delete(&format!("{PODS}/early"), Value::Null).await;
-    world.delete(&format!("{POD_GROUPS}/ring"), Value::Null).await;
+    world.delete(&format!("{PODS}/early")).await;
+    world.delete(&format!("{POD_GROUPS}/ring")).await;
     world.until("the claim is being deleted", &path, is_deleting).await;
-    let still = world.get(&path).await.unwrap();
+    let still = world.get(&path).await;
     assert!(!still["status"]["allocation"].is_null() && consumers(&still) == ["ring"], "{still}");
-    world.delete(&format!("{PODS}/late"), Value::Null).await;
+    world.delete(&format!("{PODS}/late")).await;
     world.until_gone(&path).await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn without_the_gate_each_pod_of_a_group_has_a_claim_of_its_own() {
     let world = World::new(1).await;
     world.create(TEMPLATES, &json!({"metadata": {"name": "gpu"}, "spec": {"spec": spec()}})).await;
@@ -168,8 +167,6 @@ async fn without_the_gate_each_pod_of_a_group_has_a_claim_of_its_own() {
         world.create(PODS, &pod).await;
     }
     world.until_listed("two claims", CLAIMS, |claims| claims.len() == 2).await;
-    assert!(
-        world.get(&format!("{POD_GROUPS}/ring")).await.unwrap()["status"]["resourceClaimStatuses"].is_null()
-    );
+    assert!(world.get(&format!("{POD_GROUPS}/ring")).await["status"]["resourceClaimStatuses"].is_null());
     world.end().await;
 }

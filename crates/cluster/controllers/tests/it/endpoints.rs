@@ -7,7 +7,6 @@ use super::world::*;
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Names of the pods among the ready addresses of Endpoints.
 fn ready(endpoints: &Value) -> Vec<&str> {
@@ -15,7 +14,7 @@ fn ready(endpoints: &Value) -> Vec<&str> {
     addresses.into_iter().flatten().filter_map(|address| address["targetRef"]["name"].as_str()).collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_service_has_the_ready_pods_as_endpoints() {
     let world = World::new(1).await;
     let service = json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"},
@@ -30,7 +29,7 @@ async fn a_service_has_the_ready_pods_as_endpoints() {
         world.create(PODS, &pod).await;
         let ip =
             json!({"status": {"podIP": format!("10.0.0.{}", name.len()), "podIPs": [{"ip": "10.0.0.1"}]}});
-        world.merge(&format!("{PODS}/{name}/status"), ip).await;
+        world.patch(&format!("{PODS}/{name}/status"), ip).await;
     }
     let not_ready = |e: &Value| e["subsets"][0]["notReadyAddresses"][0]["targetRef"]["name"] == "waits";
     let endpoints = world.until("two ready pods", &path, |e| ready(e) == ["a", "b"] && not_ready(e)).await;
@@ -49,18 +48,18 @@ async fn a_service_has_the_ready_pods_as_endpoints() {
     assert_eq!((slices.len(), &labels["kubernetes.io/service-name"]), (1, &json!("web")));
     assert_eq!(slices[0]["ports"], json!([{"name": "", "port": 8080, "protocol": "TCP"}]));
 
-    world.delete(&format!("{PODS}/a"), json!({})).await;
+    world.delete(&format!("{PODS}/a")).await;
     world.until("one ready pod", &path, |e| ready(e) == ["b"]).await;
     // What another client deletes is made again.
-    world.delete(&path, json!({})).await;
+    world.delete(&path).await;
     world.until("again", &path, |e| ready(e) == ["b"]).await;
-    world.delete(&format!("{SERVICES}/web"), json!({})).await;
+    world.delete(&format!("{SERVICES}/web")).await;
     world.until_gone(&path).await;
     world.until_listed("no slices", SLICES, <[Value]>::is_empty).await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn endpoints_of_a_service_without_selector_belong_to_their_author() {
     let world = World::new(1).await;
     world.create(SERVICES, &json!({"metadata": {"name": "db"}, "spec": {"ports": [{"port": 80}]}})).await;
@@ -70,7 +69,7 @@ async fn endpoints_of_a_service_without_selector_belong_to_their_author() {
         json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
     world.create(SERVICES, &service).await;
     world.until("the controller works", &format!("{ENDPOINTS}/web"), |_| true).await;
-    let kept = world.get(&format!("{ENDPOINTS}/db")).await.unwrap();
+    let kept = world.get(&format!("{ENDPOINTS}/db")).await;
     assert_eq!(kept["subsets"][0]["addresses"][0]["ip"], "192.0.2.1");
     world.end().await;
 }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::world::*;
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
-const PODS: &str = "/api/v1/namespaces/default/pods";
 
 fn job(image: &str, spec: Value) -> Value {
     let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
@@ -20,7 +19,7 @@ fn has(object: &Value, kind: &str) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == kind && c["status"] == "True")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_indexed_job_completes_and_counts_each_pod_once() {
     let world = World::new(2).await;
     let path = format!("{JOBS}/j");
@@ -35,12 +34,12 @@ async fn an_indexed_job_completes_and_counts_each_pod_once() {
     world
         .until_listed("its pods are released", PODS, |pods| pods.len() == 5 && pods.iter().all(is_released))
         .await;
-    world.delete(&path, json!({"propagationPolicy": "Background"})).await;
+    world.delete_with(&path, json!({"propagationPolicy": "Background"})).await;
     world.until_listed("its pods are collected", PODS, |pods| pods.is_empty()).await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_job_fails_at_its_limit_and_expires() {
     let world = World::new(1).await;
     let path = format!("{JOBS}/j");
@@ -51,32 +50,32 @@ async fn a_job_fails_at_its_limit_and_expires() {
     let condition =
         failed["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Failed").unwrap();
     assert_eq!(condition["reason"], "BackoffLimitExceeded");
-    world.merge(&path, json!({"spec": {"ttlSecondsAfterFinished": 0}})).await;
+    world.patch(&path, json!({"spec": {"ttlSecondsAfterFinished": 0}})).await;
     world.until_gone(&path).await;
     world.until_listed("its pods are collected", PODS, |pods| pods.is_empty()).await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_suspended_job_has_no_pods_and_a_deleted_one_deletes_its_pods() {
     let world = World::new(1).await;
     let path = format!("{JOBS}/j");
     world.create(JOBS, &job("run", json!({"parallelism": 3, "completions": 3}))).await;
     world.until("running", &path, |job| job["status"]["ready"] == 3).await;
-    world.merge(&path, json!({"spec": {"suspend": true}})).await;
+    world.patch(&path, json!({"spec": {"suspend": true}})).await;
     let suspended =
         world.until("suspended", &path, |job| has(job, "Suspended") && job["status"]["active"] == 0).await;
     assert_eq!(suspended["status"]["failed"].as_i64().unwrap_or(0), 0, "being suspended is no failure");
     world.until_listed("no pods", PODS, |pods| pods.is_empty()).await;
-    world.merge(&path, json!({"spec": {"suspend": false}})).await;
+    world.patch(&path, json!({"spec": {"suspend": false}})).await;
     world.until("running", &path, |job| job["status"]["ready"] == 3 && !has(job, "Suspended")).await;
-    world.delete(&path, json!({"propagationPolicy": "Foreground"})).await;
+    world.delete_with(&path, json!({"propagationPolicy": "Foreground"})).await;
     world.until_gone(&path).await;
     assert!(world.list(PODS).await.is_empty(), "foreground: the pods went first");
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_job_fails_by_its_policy_and_an_index_by_its_limit() {
     let world = World::new(1).await;
     let path = format!("{JOBS}/j");
@@ -90,7 +89,7 @@ async fn a_job_fails_by_its_policy_and_an_index_by_its_limit() {
         conditions.filter(|c| c["type"] == "Failed").map(|c| c["reason"].clone()).next().unwrap()
     };
     assert_eq!((reason(&failed), &failed["status"]["failed"]), (json!("PodFailurePolicy"), &json!(1)));
-    world.delete(&path, json!({"propagationPolicy": "Foreground"})).await;
+    world.delete_with(&path, json!({"propagationPolicy": "Foreground"})).await;
     world.until_gone(&path).await;
 
     let spec =
@@ -102,7 +101,7 @@ async fn a_job_fails_by_its_policy_and_an_index_by_its_limit() {
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_indexed_job_becomes_a_gang_behind_its_feature_gate() {
     let scheduling = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default";
     let (groups, workloads) = (format!("{scheduling}/podgroups"), format!("{scheduling}/workloads"));
@@ -144,7 +143,7 @@ async fn an_indexed_job_becomes_a_gang_behind_its_feature_gate() {
     let is_replaced = |all: &[Value]| all.len() == 3 && all.iter().all(|pod| name(pod) != name(&pods[0]));
     let pods = world.until_listed("a replacement", PODS, is_replaced).await;
     assert!(pods.iter().all(|pod| group_of(pod) == group["metadata"]["name"]), "the replacement is a member");
-    world.delete(&path, json!({"propagationPolicy": "Background"})).await;
+    world.delete_with(&path, json!({"propagationPolicy": "Background"})).await;
     for objects in [PODS, &groups, &workloads] {
         world.until_listed("all is collected", objects, |objects| objects.is_empty()).await;
     }

@@ -13,8 +13,5 @@ mod job;
 mod nodes;
 mod replica_set;
 mod stateful;
-#[allow(dead_code, reason = "the tests of the API server use the rest")]
-#[path = "../../../apiserver/tests/it/support.rs"]
-mod support;
 mod volumes;
 mod world;

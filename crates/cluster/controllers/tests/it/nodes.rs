@@ -6,8 +6,6 @@ use serde_json::{Value, json};
 
 use super::world::*;
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
-
 fn has_taint(node: &Value, key: &str, effect: &str) -> bool {
     let taints = node["spec"]["taints"].as_array();
     taints
@@ -16,7 +14,7 @@ fn has_taint(node: &Value, key: &str, effect: &str) -> bool {
         .any(|t| t["key"] == format!("node.kubernetes.io/{key}") && t["effect"] == effect)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_are_evicted_from_an_unreachable_node_when_their_toleration_expires() {
     let mut options = options();
     options.node_monitor_grace_period = Duration::from_secs(4);
@@ -83,12 +81,12 @@ async fn pods_are_evicted_from_an_unreachable_node_when_their_toleration_expires
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn cordon_adds_a_taint_and_no_execute_evicts_at_once() {
     let world = World::new(2).await;
-    world.merge("/api/v1/nodes/n0", json!({"spec": {"unschedulable": true}})).await;
+    world.patch("/api/v1/nodes/n0", json!({"spec": {"unschedulable": true}})).await;
     world.until("tainted", "/api/v1/nodes/n0", |node| has_taint(node, "unschedulable", "NoSchedule")).await;
-    world.merge("/api/v1/nodes/n0", json!({"spec": {"unschedulable": null}})).await;
+    world.patch("/api/v1/nodes/n0", json!({"spec": {"unschedulable": null}})).await;
     world.until("free", "/api/v1/nodes/n0", |node| !has_taint(node, "unschedulable", "NoSchedule")).await;
 
     let mut pod = template("a", "run");
@@ -104,7 +102,7 @@ async fn cordon_adds_a_taint_and_no_execute_evicts_at_once() {
         world.create(PODS, &pod).await;
         world.until("ready", &format!("{PODS}/{name}"), is_ready).await;
     }
-    world.merge("/api/v1/nodes/n0", json!({"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}})).await;
+    world.patch("/api/v1/nodes/n0", json!({"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}})).await;
     world.until_gone(&format!("{PODS}/a")).await;
     world.until_gone(&format!("{PODS}/brief")).await;
     let patient = world.until("there", &format!("{PODS}/patient"), is_ready).await;

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::world::*;
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
-const PODS: &str = "/api/v1/namespaces/default/pods";
 
 fn replica_set(replicas: i32) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "rs"},
@@ -16,7 +15,7 @@ fn all_ready(n: usize) -> impl Fn(&[Value]) -> bool {
     move |pods| pods.len() == n && pods.iter().all(is_ready)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_least_useful_pods_are_deleted_first() {
     let world = World::new(2).await;
     let rs = format!("{REPLICA_SETS}/rs");
@@ -25,15 +24,15 @@ async fn the_least_useful_pods_are_deleted_first() {
     world.until("counted", &rs, |rs| rs["status"]["availableReplicas"] == 5).await;
     let [cheap, unready, others @ ..] = &pods[..] else { panic!("five pods") };
     let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-7"}}});
-    world.merge(&format!("{PODS}/{}", name(cheap)), cost).await;
+    world.patch(&format!("{PODS}/{}", name(cheap)), cost).await;
     let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    world.merge(&format!("{PODS}/{}/status", name(unready)), not_ready).await;
+    world.patch(&format!("{PODS}/{}/status", name(unready)), not_ready).await;
     world.until("seen", &rs, |rs| rs["status"]["readyReplicas"] == 4).await;
 
-    world.merge(&rs, json!({"spec": {"replicas": 4}})).await;
+    world.patch(&rs, json!({"spec": {"replicas": 4}})).await;
     let left = world.until_listed("one gone", PODS, |pods| pods.len() == 4).await;
     assert!(!names(&left).contains(&name(unready)), "not ready goes before all others");
-    world.merge(&rs, json!({"spec": {"replicas": 3}})).await;
+    world.patch(&rs, json!({"spec": {"replicas": 3}})).await;
     let left = world.until_listed("two gone", PODS, |pods| pods.len() == 3).await;
     assert_eq!(names(&left), names(others), "the cheaper goes before equals");
     let status = world.until("counted", &rs, |rs| rs["status"]["replicas"] == 3).await;
@@ -41,7 +40,7 @@ async fn the_least_useful_pods_are_deleted_first() {
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_are_adopted_released_and_replaced() {
     let world = World::new(2).await;
     let mut stray = template("rs", "run");
@@ -53,7 +52,7 @@ async fn pods_are_adopted_released_and_replaced() {
     assert!(pods.iter().all(|pod| owner(pod) == made["metadata"]["uid"]), "{pods:?}");
     assert!(names(&pods).contains(&"stray".to_owned()));
 
-    world.merge(&format!("{PODS}/stray"), json!({"metadata": {"labels": {"app": "free"}}})).await;
+    world.patch(&format!("{PODS}/stray"), json!({"metadata": {"labels": {"app": "free"}}})).await;
     let pods = world.until_listed("released and replaced", PODS, all_ready(4)).await;
     let stray = world.until("released", &format!("{PODS}/stray"), |pod| owner(pod).is_null()).await;
     assert!(!is_deleting(&stray));
@@ -66,7 +65,7 @@ async fn pods_are_adopted_released_and_replaced() {
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn replication_controllers_and_refused_templates() {
     let world = World::new(1).await;
     let rcs = "/api/v1/namespaces/default/replicationcontrollers";

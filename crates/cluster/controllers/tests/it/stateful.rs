@@ -7,7 +7,6 @@ use super::world::*;
 const STATEFUL_SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
 const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
-const PODS: &str = "/api/v1/namespaces/default/pods";
 
 fn image_of(pod: &Value) -> &str {
     pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default()
@@ -17,7 +16,7 @@ fn set_image(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn stateful_pods_are_created_updated_and_deleted_in_order() {
     let world = World::new(2).await;
     let db = format!("{STATEFUL_SETS}/db");
@@ -44,8 +43,8 @@ async fn stateful_pods_are_created_updated_and_deleted_in_order() {
     assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], made["status"]["updateRevision"]);
 
     // A partition: only the highest ordinal is updated.
-    world.merge(&db, json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}})).await;
-    world.merge(&db, set_image("two")).await;
+    world.patch(&db, json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}})).await;
+    world.patch(&db, set_image("two")).await;
     world
         .until("the last is updated", &db, |db| {
             db["status"]["updatedReplicas"] == 1 && db["status"]["readyReplicas"] == 3
@@ -53,14 +52,14 @@ async fn stateful_pods_are_created_updated_and_deleted_in_order() {
         .await;
     let images: Vec<_> = world.list(PODS).await.iter().map(|pod| image_of(pod).to_owned()).collect();
     assert_eq!(images, ["one", "one", "two"]);
-    world.delete(&format!("{PODS}/db-0"), Value::Null).await;
+    world.delete(&format!("{PODS}/db-0")).await;
     let uid = pods[0]["metadata"]["uid"].clone();
     let again = world
         .until("made again", &format!("{PODS}/db-0"), |pod| pod["metadata"]["uid"] != uid && is_ready(pod))
         .await;
     assert_eq!(image_of(&again), "one", "below the partition nothing changes");
 
-    world.merge(&db, json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})).await;
+    world.patch(&db, json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})).await;
     let done = world
         .until("updated", &db, |db| db["status"]["currentRevision"] == db["status"]["updateRevision"])
         .await;
@@ -73,10 +72,7 @@ async fn stateful_pods_are_created_updated_and_deleted_in_order() {
 
     // The same as `kubectl rollout undo`: the old revision's data is the patch.
     let old = revisions.iter().find(|revision| revision["revision"] == 1).unwrap();
-    let content = "application/strategic-merge-patch+json";
-    let patch = old["data"].to_string();
-    let (code, answer) = crate::support::send(&world.client, http::Method::PATCH, &db, content, patch).await;
-    assert_eq!(code, http::StatusCode::OK, "{answer}");
+    world.patch_as(STRATEGIC, &db, old["data"].clone()).await.unwrap();
     world
         .until_listed("rolled back", PODS, |pods| {
             pods.len() == 3 && pods.iter().all(|pod| image_of(pod) == "one" && is_ready(pod))
@@ -88,14 +84,14 @@ async fn stateful_pods_are_created_updated_and_deleted_in_order() {
         })
         .await;
 
-    world.merge(&db, json!({"spec": {"replicas": 1}})).await;
+    world.patch(&db, json!({"spec": {"replicas": 1}})).await;
     let left = world.until_listed("scaled down", PODS, |pods| pods.len() == 1).await;
     assert_eq!(name(&left[0]), "db-0");
     assert_eq!(world.list("/api/v1/namespaces/default/persistentvolumeclaims").await.len(), 3);
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn daemon_pods_match_the_nodes() {
     let world = World::new(2).await;
     let agent = format!("{DAEMON_SETS}/agent");
@@ -118,9 +114,9 @@ async fn daemon_pods_match_the_nodes() {
     world.until("counted", &agent, |agent| agent["status"]["numberAvailable"] == 3).await;
 
     // A cordoned node keeps its daemon pod; a node with an untolerated taint loses it.
-    world.merge("/api/v1/nodes/n1", json!({"spec": {"unschedulable": true}})).await;
+    world.patch("/api/v1/nodes/n1", json!({"spec": {"unschedulable": true}})).await;
     let taint = json!({"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}});
-    world.merge("/api/v1/nodes/n2", taint).await;
+    world.patch("/api/v1/nodes/n2", taint).await;
     world.until_listed("gone from the tainted node", PODS, |pods| on_nodes(pods) == ["n0", "n1"]).await;
     world
         .until("counted", &agent, |agent| {
@@ -128,7 +124,7 @@ async fn daemon_pods_match_the_nodes() {
         })
         .await;
 
-    world.merge(&agent, set_image("two")).await;
+    world.patch(&agent, set_image("two")).await;
     world
         .until_listed("updated", PODS, |pods| {
             on_nodes(pods) == ["n0", "n1"] && pods.iter().all(|pod| image_of(pod) == "two")
@@ -137,12 +133,12 @@ async fn daemon_pods_match_the_nodes() {
     world.until("counted", &agent, |agent| agent["status"]["updatedNumberScheduled"] == 2).await;
 
     // A node is deleted: its pod is garbage-collected.
-    world.delete("/api/v1/nodes/n0", Value::Null).await;
+    world.delete("/api/v1/nodes/n0").await;
     world.until_listed("collected", PODS, |pods| pods.len() == 1).await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_stateful_set_gets_a_name_that_another_pod_had() {
     let world = World::new(1).await;
     let foreign = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0"},
@@ -153,6 +149,6 @@ async fn a_stateful_set_gets_a_name_that_another_pod_had() {
     world.create(STATEFUL_SETS, &set).await;
     let db = format!("{STATEFUL_SETS}/db");
     world.until("observed", &db, |db| db["status"]["observedGeneration"] == 1).await;
-    world.delete(&format!("{PODS}/db-0"), Value::Null).await;
+    world.delete(&format!("{PODS}/db-0")).await;
     world.until("ready", &db, |db| db["status"]["readyReplicas"] == 1).await;
 }

@@ -1,5 +1,6 @@
 //! Claims, volumes and the simulated provisioner.
 
+use http::Method;
 use serde_json::{Value, json};
 
 use super::world::*;
@@ -7,7 +8,6 @@ use super::world::*;
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
-const PODS: &str = "/api/v1/namespaces/default/pods";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const STATEFUL_SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 
@@ -47,7 +47,7 @@ async fn until_event(world: &World, reason: &str) -> Value {
     events.into_iter().find(|event| is_it(event)).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn claims_are_bound_to_existing_volumes_and_released() {
     let world = World::new(1).await;
     let of = json!({"claimRef": {"namespace": "default", "name": "reserving"}});
@@ -90,12 +90,12 @@ async fn claims_are_bound_to_existing_volumes_and_released() {
     world.create(VOLUMES, &volume("late", "1Ti", json!({}))).await;
     world.until("huge", &format!("{CLAIMS}/huge"), is_bound).await;
 
-    world.delete(&format!("{CLAIMS}/first"), Value::Null).await;
+    world.delete(&format!("{CLAIMS}/first")).await;
     let path = format!("{VOLUMES}/small");
     world.until("released", &path, |volume| volume["status"]["phase"] == "Released").await;
-    world.merge(&path, json!({"spec": {"claimRef": null}})).await;
+    world.patch(&path, json!({"spec": {"claimRef": null}})).await;
     world.until("available again", &path, |volume| volume["status"]["phase"] == "Available").await;
-    world.delete(&format!("{CLAIMS}/second"), Value::Null).await;
+    world.delete(&format!("{CLAIMS}/second")).await;
     let path = format!("{VOLUMES}/deleted");
     let failed =
         world.until("no plugin deletes it", &path, |volume| volume["status"]["phase"] == "Failed").await;
@@ -103,16 +103,16 @@ async fn claims_are_bound_to_existing_volumes_and_released() {
 
     // A bound volume is protected; without its volume a claim is lost.
     let path = format!("{VOLUMES}/named");
-    world.delete(&path, Value::Null).await;
+    world.delete(&path).await;
     let kept = world.until("protected", &path, is_deleting).await;
     assert!(is_bound(&kept));
-    world.merge(&path, json!({"metadata": {"finalizers": null}})).await;
+    world.patch(&path, json!({"metadata": {"finalizers": null}})).await;
     world.until("lost", &format!("{CLAIMS}/naming"), |claim| claim["status"]["phase"] == "Lost").await;
     until_event(&world, "ClaimLost").await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn one_volume_is_never_bound_to_two_claims() {
     let world = World::new(1).await;
     for i in 0..10 {
@@ -131,10 +131,10 @@ async fn one_volume_is_never_bound_to_two_claims() {
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn volumes_are_provisioned_in_the_zone_of_the_first_consumer() {
     let world = World::new(3).await;
-    let standard = world.get(&format!("{CLASSES}/standard")).await.unwrap();
+    let standard = world.get(&format!("{CLASSES}/standard")).await;
     assert_eq!(standard["volumeBindingMode"], "WaitForFirstConsumer");
     let mut data = claim("data", "1Gi", json!({}));
     data["metadata"]["annotations"] = json!({"berth.dev/provisioning-failures": "2"});
@@ -150,9 +150,9 @@ async fn volumes_are_provisioned_in_the_zone_of_the_first_consumer() {
         "failed to provision volume with StorageClass \"standard\": rpc error: code = ResourceExhausted desc = \
          simulated failure"
     );
-    let claim = world.get(&format!("{CLAIMS}/data")).await.unwrap();
+    let claim = world.get(&format!("{CLAIMS}/data")).await;
     let path = format!("{VOLUMES}/{}", claim["spec"]["volumeName"].as_str().unwrap());
-    let volume = world.get(&path).await.unwrap();
+    let volume = world.get(&path).await;
     let terms = &volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
     let zone = &terms[0]["matchExpressions"][0];
     assert_eq!(
@@ -162,9 +162,9 @@ async fn volumes_are_provisioned_in_the_zone_of_the_first_consumer() {
     assert_eq!(pod["metadata"]["labels"]["topology.kubernetes.io/zone"], pod["spec"]["nodeName"]);
 
     // The claim stays while the pod uses it; then its volume is deleted with it.
-    world.delete(&format!("{CLAIMS}/data"), Value::Null).await;
+    world.delete(&format!("{CLAIMS}/data")).await;
     world.until("protected", &format!("{CLAIMS}/data"), is_deleting).await;
-    world.delete(&format!("{PODS}/p"), Value::Null).await;
+    world.delete(&format!("{PODS}/p")).await;
     world.until_gone(&format!("{CLAIMS}/data")).await;
     world.until_gone(&path).await;
 
@@ -175,12 +175,12 @@ async fn volumes_are_provisioned_in_the_zone_of_the_first_consumer() {
     world.create(CLAIMS, &self::claim("now", "1Gi", json!({"storageClassName": "now"}))).await;
     let claim = world.until("now", &format!("{CLAIMS}/now"), is_bound).await;
     let volume = claim["spec"]["volumeName"].as_str().unwrap();
-    let volume = world.get(&format!("{VOLUMES}/{volume}")).await.unwrap();
+    let volume = world.get(&format!("{VOLUMES}/{volume}")).await;
     assert_eq!(volume["spec"]["csi"]["driver"], "csi.example.com");
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn ephemeral_volumes_live_as_long_as_their_pod() {
     let world = World::new(1).await;
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": claim("", "1Gi", json!({}))["spec"]});
@@ -194,15 +194,15 @@ async fn ephemeral_volumes_live_as_long_as_their_pod() {
     );
     world.create(PODS, &pod("p", ephemeral)).await;
     let pod = world.until("runs", &format!("{PODS}/p"), is_ready).await;
-    let claim = world.get(&format!("{CLAIMS}/p-data")).await.unwrap();
+    let claim = world.get(&format!("{CLAIMS}/p-data")).await;
     assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], pod["metadata"]["uid"]);
     assert_eq!(claim["metadata"]["labels"], json!({"a": "b"}));
-    world.delete(&format!("{PODS}/p"), Value::Null).await;
+    world.delete(&format!("{PODS}/p")).await;
     world.until_gone(&format!("{CLAIMS}/p-data")).await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_stateful_set_gets_its_volumes_back_unless_its_policy_deletes_them() {
     let world = World::new(3).await;
     let db = format!("{STATEFUL_SETS}/db");
@@ -212,7 +212,7 @@ async fn a_stateful_set_gets_its_volumes_back_unless_its_policy_deletes_them() {
     }});
     world.create(STATEFUL_SETS, &set).await;
     let scaled = async |n: usize| {
-        world.merge(&db, json!({"spec": {"replicas": n}})).await;
+        world.patch(&db, json!({"spec": {"replicas": n}})).await;
         world.until_listed("scaled", PODS, |pods| pods.len() == n && pods.iter().all(is_ready)).await
     };
     let volumes = async || -> Vec<Value> {
@@ -227,7 +227,7 @@ async fn a_stateful_set_gets_its_volumes_back_unless_its_policy_deletes_them() {
     assert_eq!(volumes().await, bound);
 
     let policy = json!({"whenScaled": "Delete", "whenDeleted": "Delete"});
-    world.merge(&db, json!({"spec": {"persistentVolumeClaimRetentionPolicy": policy}})).await;
+    world.patch(&db, json!({"spec": {"persistentVolumeClaimRetentionPolicy": policy}})).await;
     scaled(2).await;
     world.until_gone(&format!("{CLAIMS}/data-db-2")).await;
     world.until_listed("deleted with the claim", VOLUMES, |volumes| volumes.len() == 2).await;
@@ -235,13 +235,13 @@ async fn a_stateful_set_gets_its_volumes_back_unless_its_policy_deletes_them() {
     let again = volumes().await;
     assert_eq!(again[..2], bound[..2]);
     assert_ne!(again[2], bound[2], "a new volume");
-    world.delete(&db, Value::Null).await;
+    world.delete(&db).await;
     world.until_listed("deleted with the set", CLAIMS, |claims| claims.is_empty()).await;
     world.until_listed("deleted with the claims", VOLUMES, |volumes| volumes.is_empty()).await;
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_bound_claim_grows_if_its_class_allows_it() {
     let world = World::new(1).await;
     for (name, expands) in [("expands", true), ("fixed", false)] {
@@ -252,12 +252,12 @@ async fn a_bound_claim_grows_if_its_class_allows_it() {
         world.until(name, &format!("{CLAIMS}/{name}"), is_bound).await;
     }
     let larger = json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}});
-    let (code, refused) = world.try_merge(&format!("{CLAIMS}/fixed"), &larger).await;
-    assert_eq!(code, 403);
+    let refused = world.send(Method::PATCH, &format!("{CLAIMS}/fixed"), &larger).await.unwrap_err();
+    assert_eq!(refused.code(), Some(403));
     let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
         support resize";
-    assert_eq!(refused["message"], format!("persistentvolumeclaims \"fixed\" is forbidden: {why}"));
-    assert_eq!(world.try_merge(&format!("{CLAIMS}/expands"), &larger).await.0, 200);
+    assert_eq!(refused.message(), format!("persistentvolumeclaims \"fixed\" is forbidden: {why}"));
+    world.patch(&format!("{CLAIMS}/expands"), &larger).await;
     let has_grown = |claim: &Value| claim["status"]["capacity"]["storage"] == "3Gi";
     let claim = world.until("grown", &format!("{CLAIMS}/expands"), has_grown).await;
     let volume = format!("{VOLUMES}/{}", claim["spec"]["volumeName"].as_str().unwrap());

@@ -1,26 +1,34 @@
 //! A server, the controllers, and a simulation of the scheduler and the kubelets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_apiserver::ApiServer;
 use berth_controllers::{ControllerOptions, ProvisionerOptions};
-use http::StatusCode;
-use kube::Client;
+pub use berth_faults::{NODES, PODS, TestServer};
+use http::Method;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{admin, call, delete, get, merge, post, send, server};
+pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// All components of the test cluster.
 pub struct World {
-    pub client: Client,
-    server: ApiServer,
+    server: Arc<TestServer>,
     stop: CancellationToken,
     controllers: tokio::task::JoinHandle<()>,
     nodes: Arc<Mutex<Nodes>>,
     kubelets: tokio::task::JoinHandle<()>,
+}
+
+impl Deref for World {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.server
+    }
 }
 
 /// The settings and observations of the simulation.
@@ -28,6 +36,8 @@ pub struct World {
 struct Nodes {
     /// Nodes without heartbeats.
     dead: BTreeSet<String>,
+    /// When each node last said that it is there.
+    beat_at: BTreeMap<String, Instant>,
     /// Names of terminating pods that stay.
     held: bool,
     /// By the label `app`: the maximum of concurrent non-terminating pods, and the minimum of ready pods after the
@@ -54,14 +64,13 @@ impl World {
     }
 
     pub async fn with(n_nodes: usize, options: ControllerOptions) -> World {
-        let server = server().await;
-        let client = admin(&server);
-        berth_controllers::install_storage_class(client.clone()).await.unwrap();
-        let stop = CancellationToken::new();
-        let controllers = tokio::spawn(berth_controllers::run(admin(&server), options, stop.clone()));
+        let server = Arc::new(TestServer::start().await);
+        berth_controllers::install_storage_class(server.client.clone()).await.unwrap();
+        let stop = server.stop();
+        let controllers = tokio::spawn(berth_controllers::run(server.client.clone(), options, stop.clone()));
         let nodes: Arc<Mutex<Nodes>> = Arc::default();
-        let kubelets = tokio::spawn(kubelets(client.clone(), nodes.clone(), stop.clone()));
-        let world = World { client, server, stop, controllers, nodes, kubelets };
+        let kubelets = tokio::spawn(kubelets(server.clone(), nodes.clone(), stop.clone()));
+        let world = World { server, stop, controllers, nodes, kubelets };
         for i in 0..n_nodes {
             world.add_node(&format!("n{i}")).await;
         }
@@ -71,7 +80,7 @@ impl World {
     pub async fn add_node(&self, name: &str) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name,
             "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": name}}});
-        self.create("/api/v1/nodes", &node).await;
+        self.create(NODES, node).await;
     }
 
     /// Stops or resumes the heartbeats of a node.
@@ -99,83 +108,11 @@ impl World {
         self.nodes.lock().unwrap().extremes[app]
     }
 
-    pub async fn create(&self, path: &str, object: &Value) -> Value {
-        let (code, created) = post(&self.client, path, object).await;
-        assert_eq!(code, StatusCode::CREATED, "{created}");
-        created
-    }
-
-    pub async fn get(&self, path: &str) -> Option<Value> {
-        let (code, object) = get(&self.client, path).await;
-        (code == StatusCode::OK).then_some(object)
-    }
-
-    pub async fn list(&self, path: &str) -> Vec<Value> {
-        let (code, list) = get(&self.client, path).await;
-        assert_eq!(code, StatusCode::OK, "{list}");
-        list["items"].as_array().cloned().unwrap_or_default()
-    }
-
-    pub async fn merge(&self, path: &str, patch: Value) -> Value {
-        let (code, patched) = merge(&self.client, path, &patch).await;
-        assert_eq!(code, StatusCode::OK, "{patched}");
-        patched
-    }
-
-    /// The answer to a merge patch that may be refused.
-    pub async fn try_merge(&self, path: &str, patch: &Value) -> (StatusCode, Value) {
-        merge(&self.client, path, patch).await
-    }
-
-    pub async fn delete(&self, path: &str, options: Value) {
-        let (code, status) = delete(&self.client, path, &options).await;
-        assert!(code.is_success(), "{path}: {code} {status}");
-    }
-
-    /// Waits until an object meets a condition.
-    pub async fn until(&self, what: &str, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let mut last = None;
-        for _ in 0..1500 {
-            last = self.get(path).await;
-            if let Some(object) = last.take_if(|object| wanted(object)) {
-                return object;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("not in time: {what}; {path} is {}", last.unwrap_or_default());
-    }
-
-    /// Waits until no object exists at a path.
-    pub async fn until_gone(&self, path: &str) {
-        let mut last = Value::Null;
-        for _ in 0..1500 {
-            match self.get(path).await {
-                None => return,
-                Some(object) => last = object,
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("still there: {last}");
-    }
-
-    /// Waits until the objects of a list meet a condition.
-    pub async fn until_listed(
-        &self,
-        what: &str,
-        path: &str,
-        wanted: impl Fn(&[Value]) -> bool,
-    ) -> Vec<Value> {
-        let list =
-            self.until(what, path, |list| wanted(list["items"].as_array().unwrap_or(&Vec::new()))).await;
-        list["items"].as_array().unwrap().clone()
-    }
-
     /// Stops all components; a failure in one of them fails the test.
     pub async fn end(self) {
         self.stop.cancel();
         self.controllers.await.unwrap();
         self.kubelets.await.unwrap();
-        self.server.shutdown().await;
     }
 }
 
@@ -209,19 +146,15 @@ fn now() -> String {
     jiff::Timestamp::now().to_string()
 }
 
-async fn kubelets(client: Client, nodes: Arc<Mutex<Nodes>>, stop: CancellationToken) {
+async fn kubelets(server: Arc<TestServer>, nodes: Arc<Mutex<Nodes>>, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        let (_, listed) = get(&client, "/api/v1/nodes").await;
-        let empty = Vec::new();
-        let all = listed["items"].as_array().unwrap_or(&empty);
-        for node in all {
-            let dead = nodes.lock().unwrap().dead.contains(&name(node));
-            if !dead {
-                heartbeat(&client, node).await;
+        let all = server.list(NODES).await;
+        for node in &all {
+            if nodes.lock().unwrap().beats(node) {
+                heartbeat(&server, node).await;
             }
         }
-        let (_, listed) = get(&client, "/api/v1/pods").await;
-        let pods = listed["items"].as_array().cloned().unwrap_or_default();
+        let pods = server.list("/api/v1/pods").await;
         nodes.lock().unwrap().look(&pods);
         let mut load: BTreeMap<String, usize> = all
             .iter()
@@ -241,13 +174,25 @@ async fn kubelets(client: Client, nodes: Arc<Mutex<Nodes>>, stop: CancellationTo
             {
                 continue;
             }
-            step(&client, pod, held, &mut load).await;
+            step(&server, pod, held, &mut load).await;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 impl Nodes {
+    /// Whether a node says now that it is there: once a second at most.
+    fn beats(&mut self, node: &Value) -> bool {
+        let (name, now) = (name(node), Instant::now());
+        let is_fresh = self.beat_at.get(&name).is_some_and(|at| now - *at < Duration::from_secs(1));
+        let is_ready = is_ready(node);
+        if self.dead.contains(&name) || is_ready && is_fresh {
+            return false;
+        }
+        self.beat_at.insert(name, now);
+        true
+    }
+
     fn look(&mut self, pods: &[Value]) {
         for (app, (most, fewest_ready)) in &mut self.extremes {
             let mut of_app =
@@ -260,28 +205,18 @@ impl Nodes {
     }
 }
 
-/// Says that a node is there, once a second at most.
-async fn heartbeat(client: &Client, node: &Value) {
-    let conditions = node["status"]["conditions"].as_array();
-    let ready = conditions.into_iter().flatten().find(|c| c["type"] == "Ready");
-    let is_fresh = ready.is_some_and(|ready| {
-        let at: Option<jiff::Timestamp> = ready["lastHeartbeatTime"].as_str().and_then(|at| at.parse().ok());
-        ready["status"] == "True"
-            && at.is_some_and(|at| jiff::Timestamp::now().duration_since(at).as_secs() < 1)
-    });
-    if !is_fresh {
-        let condition = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now(),
-            "lastTransitionTime": now()});
-        let path = format!("/api/v1/nodes/{}/status", name(node));
-        let patch = json!({"status": {"conditions": [condition]}}).to_string();
-        send(client, http::Method::PATCH, &path, "application/strategic-merge-patch+json", patch).await;
-    }
+async fn heartbeat(server: &TestServer, node: &Value) {
+    let condition = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now(),
+        "lastTransitionTime": now()});
+    // The node may be gone.
+    let path = format!("{NODES}/{}/status", name(node));
+    let _ = server.patch_as(STRATEGIC, &path, json!({"status": {"conditions": [condition]}})).await;
 }
 
 /// Selects a node for claims that wait for one, as a scheduler does. Once all claims of a pod are bound, returns the zone
 /// of their volumes, if they have one; a node of the simulation is named like its zone.
 async fn claims_ready(
-    client: &Client,
+    server: &TestServer,
     pod: &Value,
     load: &BTreeMap<String, usize>,
 ) -> Option<Option<String>> {
@@ -294,16 +229,13 @@ async fn claims_ready(
             None => format!("{}-{}", name(pod), volume["name"].as_str().unwrap()),
         };
         let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}");
-        let (code, claim) = get(client, &path).await;
-        if code != StatusCode::OK || is_deleting(&claim) {
-            return None;
-        }
+        let claim = server.find(&path).await.filter(|claim| !is_deleting(claim))?;
         if claim["status"]["phase"] != "Bound" {
             waits.push((path, claim));
             continue;
         }
         let volume = claim["spec"]["volumeName"].as_str().unwrap();
-        let (_, volume) = get(client, &format!("/api/v1/persistentvolumes/{volume}")).await;
+        let volume = server.find(&format!("/api/v1/persistentvolumes/{volume}")).await.unwrap_or_default();
         let value = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0";
         zone = zone.or(volume.pointer(value).and_then(Value::as_str).map(str::to_owned));
     }
@@ -313,42 +245,34 @@ async fn claims_ready(
     let node = zone.or_else(|| load.iter().min_by_key(|(_, n)| **n).map(|(node, _)| node.clone()))?;
     for (path, claim) in waits {
         const SELECTED: &str = "volume.kubernetes.io/selected-node";
-        let (_, class) = get(
-            client,
-            &format!(
-                "/apis/storage.k8s.io/v1/storageclasses/{}",
-                claim["spec"]["storageClassName"].as_str().unwrap_or("none")
-            ),
-        )
-        .await;
+        let class = claim["spec"]["storageClassName"].as_str().unwrap_or("none");
+        let class = server.find(&format!("/apis/storage.k8s.io/v1/storageclasses/{class}")).await;
+        let class = class.unwrap_or_default();
         if class["volumeBindingMode"] == "WaitForFirstConsumer"
             && claim["metadata"]["annotations"][SELECTED].is_null()
         {
-            merge(client, &path, &json!({"metadata": {"annotations": {SELECTED: node}}})).await;
+            let selected = json!({"metadata": {"annotations": {SELECTED: node}}});
+            let _ = server.send(Method::PATCH, &path, selected).await;
         }
     }
     None
 }
 
-/// Moves a pod on by one step.
-async fn step(client: &Client, pod: &Value, held: bool, load: &mut BTreeMap<String, usize>) {
+/// Moves a pod on by one step; it may be gone.
+async fn step(server: &TestServer, pod: &Value, held: bool, load: &mut BTreeMap<String, usize>) {
     let metadata = &pod["metadata"];
     let namespace = metadata["namespace"].as_str().unwrap();
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}", name(pod));
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
     if is_deleting(pod) {
         if !held {
-            delete(
-                client,
-                &path,
-                &json!({"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}),
-            )
-            .await;
+            let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}});
+            let _ = server.send(Method::DELETE, &path, options).await;
         }
     } else if pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
         let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
         let pin = pod.pointer(&format!("{required}/nodeSelectorTerms/0/matchFields/0/values/0"));
-        let zone = match claims_ready(client, pod, load).await {
+        let zone = match claims_ready(server, pod, load).await {
             Some(zone) => zone,
             None => return,
         };
@@ -364,7 +288,7 @@ async fn step(client: &Client, pod: &Value, held: bool, load: &mut BTreeMap<Stri
         };
         let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name(pod)},
             "target": {"kind": "Node", "name": node}});
-        call(client, http::Method::POST, &format!("{path}/binding"), &binding).await;
+        let _ = server.send(Method::POST, &format!("{path}/binding"), binding).await;
     } else if phase == "Pending" {
         let image = pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
         let (phase, ready) = match image {
@@ -381,7 +305,6 @@ async fn step(client: &Client, pod: &Value, held: bool, load: &mut BTreeMap<Stri
             status["containerStatuses"] = json!([{"name": container, "image": image, "state": ended}]);
         }
         let patch = json!({"metadata": {"uid": metadata["uid"]}, "status": status});
-        let content = "application/strategic-merge-patch+json";
-        send(client, http::Method::PATCH, &format!("{path}/status"), content, patch.to_string()).await;
+        let _ = server.patch_as(STRATEGIC, &format!("{path}/status"), patch).await;
     }
 }

@@ -19,7 +19,7 @@ fn requests(cpu: &str) -> Value {
     json!({ "containers": [{ "name": "c", "image": "i", "resources": resources }] })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_selector_and_node_affinity_are_checked() {
     let world = World::with_nodes(quick(2)).await;
     world.bind("selector", "node-1", json!({}), json!({ "nodeSelector": { "disk": "ssd" } })).await;
@@ -39,7 +39,7 @@ async fn a_node_selector_and_node_affinity_are_checked() {
     assert_eq!(world.control().status().pods_ended, 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_linux_node_rejects_windows_pods() {
     let world = World::with_nodes(quick(1)).await;
     world.bind("field", "node-1", json!({}), json!({ "os": { "name": "windows" } })).await;
@@ -54,7 +54,7 @@ async fn a_linux_node_rejects_windows_pods() {
     world.pod_in_phase("fits", "Running").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn resources_are_assigned_in_order_of_arrival() {
     let world = World::with_nodes(quick(1)).await;
     world.bind("first", "node-1", json!({}), requests("3")).await;
@@ -67,12 +67,12 @@ async fn resources_are_assigned_in_order_of_arrival() {
     world.pod_in_phase("fits", "Running").await;
     // A deleted pod releases its resources.
     world.delete_pod("first").await;
-    world.pod_gone("first").await;
+    world.until_pod_gone("first").await;
     world.bind("next", "node-1", json!({}), requests("3")).await;
     world.pod_in_phase("next", "Running").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn ended_pods_use_no_resources() {
     let world = World::with_nodes(quick(1)).await;
     let mut job = requests("4");
@@ -83,7 +83,7 @@ async fn ended_pods_use_no_resources() {
     world.pod_in_phase("service", "Running").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn host_ports_are_checked() {
     let world = World::with_nodes(quick(1)).await;
     let spec = json!({ "containers": [
@@ -95,7 +95,7 @@ async fn host_ports_are_checked() {
     assert_eq!(rejection(&world, "second").await.0, "NodePorts");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn taints_that_execute_are_checked_and_others_are_not() {
     let world = World::with_nodes(quick(1)).await;
     let taints = |effect: &str| json!({ "spec": { "taints": [{ "key": "k", "effect": effect }] } });
@@ -112,7 +112,7 @@ async fn taints_that_execute_are_checked_and_others_are_not() {
     assert_eq!(rejection(&world, "intolerant").await.0, "TaintToleration");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn rules_that_hold_during_execution_are_checked_where_their_topology_is_the_node() {
     let world = World::with_nodes(quick(2)).await;
     let term = |topology: &str| json!([{ "labelSelector": { "matchLabels": { "app": "noisy" } }, "topologyKey": topology }]);
@@ -144,7 +144,7 @@ fn without_recheck() -> KubeletOptions {
     KubeletOptions { recheck_after: Duration::from_secs(3600), ..quick(1) }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn pods_bound_together_may_arrive_in_any_order() {
     let world = World::with_nodes(without_recheck()).await;
     let needs = json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingRequiredDuringExecution": [
@@ -155,7 +155,7 @@ async fn pods_bound_together_may_arrive_in_any_order() {
     world.pod_in_phase("needs", "Running").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_may_arrive_before_its_node_s_label_and_before_its_room() {
     let world = World::with_nodes(without_recheck()).await;
     world.bind("labelled", "node-1", json!({}), json!({ "nodeSelector": { "disk": "ssd" } })).await;
@@ -168,7 +168,7 @@ async fn a_pod_may_arrive_before_its_node_s_label_and_before_its_room() {
     world.pod_in_phase("new", "Running").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_is_deleted_before_its_final_check_is_removed() {
     let world = World::with_nodes(without_recheck()).await;
     world.bind("p", "node-1", json!({}), json!({ "nodeSelector": { "disk": "ssd" } })).await;
@@ -178,5 +178,5 @@ async fn a_pod_that_is_deleted_before_its_final_check_is_removed() {
     })
     .await;
     world.delete_pod("p").await;
-    world.pod_gone("p").await;
+    world.until_pod_gone("p").await;
 }

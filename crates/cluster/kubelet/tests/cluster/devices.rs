@@ -2,15 +2,13 @@
 
 use berth_api::read::{Manifest, ReadError, read_manifests};
 use berth_kubelet::{DeviceTemplate, run_device_driver};
-use http::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, quick, until};
+use crate::world::{World, quick};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
-const EVENTS: &str = "/api/v1/namespaces/default/events";
 
 const DEVICES: &str = "
 apiVersion: simulation.berth.dev/v1alpha1
@@ -32,20 +30,14 @@ fn template() -> DeviceTemplate {
 }
 
 async fn slices(world: &World, n: usize) -> Vec<Value> {
-    until("slices", async || {
-        let list = world.get(SLICES).await.map_err(|error| error.to_string())?;
-        let items = list["items"].as_array().cloned().unwrap_or_default();
-        if items.len() == n { Ok(items) } else { Err(format!("{list}")) }
-    })
-    .await
+    world.until_listed("slices", SLICES, |slices| slices.len() == n).await
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_starts_when_its_devices_are_reserved_for_it() {
     let world = World::with_nodes(quick(2)).await;
     let stop = CancellationToken::new();
-    let config = world.server.admin_config();
-    let driver = tokio::spawn(run_device_driver(config, vec![template()], stop.clone()));
+    let driver = tokio::spawn(run_device_driver(world.connection(), vec![template()], stop.clone()));
     let published = slices(&world, 1).await;
     let name = published[0]["metadata"]["name"].as_str().unwrap();
     assert_eq!(
@@ -54,46 +46,31 @@ async fn a_pod_starts_when_its_devices_are_reserved_for_it() {
     );
     assert_eq!(published[0]["spec"]["devices"][1]["name"], "a100-1");
     // A deleted slice comes back.
-    world.send(Method::DELETE, &format!("{SLICES}/{name}"), Value::Null).await.unwrap();
-    until("another slice", async || {
-        let slice = world.get(&format!("{SLICES}/{name}")).await.map_err(|error| error.to_string())?;
-        let is_new = slice["metadata"]["uid"] != published[0]["metadata"]["uid"];
-        is_new.then_some(()).ok_or("the old one".to_owned())
-    })
-    .await;
+    world.delete(&format!("{SLICES}/{name}")).await;
+    let is_new = |slice: &Value| slice["metadata"]["uid"] != published[0]["metadata"]["uid"];
+    world.until("another slice", &format!("{SLICES}/{name}"), is_new).await;
 
     let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu"}});
     let claim = json!({"metadata": {"name": "gpu"}, "spec": {"devices": {"requests": [request]}}});
-    world.send(Method::POST, CLAIMS, claim).await.unwrap();
+    world.create(CLAIMS, claim).await;
     let spec = json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]});
     world.bind("train", "node-1", json!({}), spec).await;
     let waits = |pod: &Value| {
         pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating"
     };
     let pod = world.pod_when("train", "waits", waits).await;
-    until("an event", async || {
-        let events = world.get(EVENTS).await.map_err(|error| error.to_string())?;
-        let is_it = |event: &&Value| event["reason"] == "FailedPrepareDynamicResources";
-        events["items"].as_array().unwrap().iter().find(is_it).map(drop).ok_or(format!("{events}"))
-    })
-    .await;
+    world.until_event("Pod", "train", "FailedPrepareDynamicResources").await;
 
     let status = format!("{CLAIMS}/gpu/status");
     let result = json!({"request": "r", "driver": "gpu.example.com", "pool": "node-1", "device": "a100-0",
         "bindingConditions": ["attached"], "bindingFailureConditions": ["lost"]});
     world.patch(&status, json!({"status": {"allocation": {"devices": {"results": [result]}}}})).await;
-    let conditions = until("the driver reports", async || {
-        let claim = world.get(&format!("{CLAIMS}/gpu")).await.map_err(|error| error.to_string())?;
-        let conditions = claim["status"]["devices"][0]["conditions"].as_array().cloned();
-        conditions.ok_or(claim.to_string())
-    })
-    .await;
+    let reported = |claim: &Value| claim["status"]["devices"][0]["conditions"].is_array();
+    let claim = world.until("the driver reports", &format!("{CLAIMS}/gpu"), reported).await;
+    let conditions = claim["status"]["devices"][0]["conditions"].as_array().unwrap();
     let shown: Vec<_> = conditions.iter().map(|c| (c["type"].as_str(), c["status"].as_str())).collect();
     assert_eq!(shown, [(Some("attached"), Some("True")), (Some("Ready"), Some("True"))]);
-    assert_eq!(
-        world.get("/api/v1/namespaces/default/pods/train").await.unwrap()["status"]["phase"],
-        "Pending"
-    );
+    assert_eq!(world.get("/api/v1/namespaces/default/pods/train").await["status"]["phase"], "Pending");
 
     let consumer = json!({"resource": "pods", "name": "train", "uid": pod["metadata"]["uid"]});
     world.patch(&status, json!({"status": {"reservedFor": [consumer]}})).await;

@@ -13,7 +13,7 @@ fn annotated(pairs: &[(&str, &str)]) -> Value {
     json!({ "annotations": pairs })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_bound_pod_runs() {
     let world = World::with_nodes(quick(2)).await;
     world.bind("a", "node-1", json!({}), json!({})).await;
@@ -38,7 +38,7 @@ async fn a_bound_pod_runs() {
     assert_eq!((status.pods_running, status.pods_ready), (3, 3), "{status:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_becomes_ready_later_and_init_containers_come_first() {
     let world = World::with_nodes(quick(1)).await;
     let metadata = annotated(&[("init-run-for", "100ms"), ("ready-after", "200ms")]);
@@ -52,7 +52,7 @@ async fn a_pod_becomes_ready_later_and_init_containers_come_first() {
     assert!(is_true(&ready, "PodScheduled"), "{ready:#}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn pods_that_run_to_completion_end() {
     let world = World::with_nodes(quick(1)).await;
     let never = json!({ "restartPolicy": "Never" });
@@ -73,17 +73,17 @@ async fn pods_that_run_to_completion_end() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn deletion_waits_for_the_containers_to_end() {
     let timings = PodTimings { stop_after: Duration::from_secs(2), ..quick(1).pods };
     let world = World::with_nodes(KubeletOptions { pods: timings, ..quick(1) }).await;
     world.bind("p", "node-1", json!({}), json!({})).await;
     world.pod_in_phase("p", "Running").await;
     world.delete_pod("p").await;
-    let ending = world.get(&pod("p")).await.unwrap();
+    let ending = world.get(&pod("p")).await;
     assert!(ending["metadata"]["deletionTimestamp"].is_string(), "{ending:#}");
     assert_eq!(ending["status"]["phase"], "Running");
-    world.pod_gone("p").await;
+    world.until_pod_gone("p").await;
     until("the pod is not counted any more", async || {
         let status = world.control().status();
         (status.pods_running == 0).then_some(()).ok_or(format!("{status:?}"))
@@ -91,7 +91,7 @@ async fn deletion_waits_for_the_containers_to_end() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_with_finalizers_reports_its_end_and_stays() {
     let world = World::with_nodes(quick(1)).await;
     world.bind("p", "node-1", json!({ "finalizers": ["example.com/keep"] }), json!({})).await;
@@ -101,10 +101,10 @@ async fn a_pod_with_finalizers_reports_its_end_and_stays() {
     assert!(ended["status"]["containerStatuses"][0]["state"]["terminated"].is_object(), "{ended:#}");
     assert!(ended["status"]["podIP"].is_string(), "{ended:#}");
     world.patch(&pod("p"), json!({ "metadata": { "finalizers": null } })).await;
-    world.pod_gone("p").await;
+    world.until_pod_gone("p").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn ended_pods_and_pods_that_never_started_are_removed() {
     let timings = PodTimings { start_after: Duration::from_secs(3600), ..quick(1).pods };
     let world = World::with_nodes(KubeletOptions { pods: timings, ..quick(1) }).await;
@@ -117,14 +117,14 @@ async fn ended_pods_and_pods_that_never_started_are_removed() {
     world.pod_when("waiting", "ContainerCreating", waiting).await;
     world.delete_pod("ended").await;
     world.delete_pod("waiting").await;
-    world.pod_gone("ended").await;
-    world.pod_gone("waiting").await;
+    world.until_pod_gone("ended").await;
+    world.until_pod_gone("waiting").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_is_in_container_creating_until_its_containers_run() {
     let world = World::with_nodes(quick(1)).await;
-    let list = world.get(PODS).await.unwrap();
+    let list = world.get(PODS).await;
     let version = list["metadata"]["resourceVersion"].as_str().unwrap();
     world.bind("p", "node-1", annotated(&[("start-after", "1s")]), json!({})).await;
     world.pod_in_phase("p", "Running").await;
@@ -140,7 +140,7 @@ async fn a_pod_is_in_container_creating_until_its_containers_run() {
     assert_eq!(reasons.collect::<Vec<_>>(), ["ContainerCreating"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn readiness_gates_are_respected() {
     let world = World::with_nodes(quick(1)).await;
     let spec = json!({ "readinessGates": [{ "conditionType": "example.com/gate" }] });
@@ -154,7 +154,7 @@ async fn readiness_gates_are_respected() {
     world.pod_when("p", "ready", |p| is_true(p, "Ready")).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_restarted_agent_resumes_running_pods() {
     let mut world = World::with_nodes(quick(2)).await;
     let labels = json!({ "labels": { "app": "a" } });
@@ -168,36 +168,35 @@ async fn a_restarted_agent_resumes_running_pods() {
     world.bind("bound", "node-1", json!({}), json!({})).await;
     world.start_nodes(quick(2)).await;
     let bound = world.pod_in_phase("bound", "Running").await;
-    let after = world.get(&pod("runs")).await.unwrap();
+    let after = world.get(&pod("runs")).await;
     assert_eq!(
         after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"],
         "nothing is rewritten"
     );
     assert_ne!(bound["status"]["podIP"], after["status"]["podIP"]);
     world.delete_pod("runs").await;
-    world.pod_gone("runs").await;
+    world.until_pod_gone("runs").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_new_pod_of_the_same_name_is_another_pod() {
     let world = World::with_nodes(quick(2)).await;
     world.bind("p", "node-1", json!({}), json!({})).await;
     let first = world.pod_in_phase("p", "Running").await;
     let at_once = json!({ "gracePeriodSeconds": 0 });
-    world.send(http::Method::DELETE, &pod("p"), at_once).await.unwrap();
+    world.delete_with(&pod("p"), at_once).await;
     world.bind("p", "node-2", json!({}), json!({})).await;
     let second = world.pod_in_phase("p", "Running").await;
     assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
     assert_ne!(first["status"]["hostIP"], second["status"]["hostIP"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn events_are_recorded_when_enabled() {
     let world = World::with_nodes(KubeletOptions { events: true, ..quick(1) }).await;
     world.bind("p", "node-1", json!({}), json!({})).await;
     until("the events of a start", async || {
-        let events = world.get("/api/v1/namespaces/default/events").await.map_err(|e| e.to_string())?;
-        let events = events["items"].as_array().cloned().unwrap_or_default();
+        let events = world.list("/api/v1/namespaces/default/events").await;
         let about = events.iter().filter(|e| e["involvedObject"]["name"] == "p");
         let reasons: Vec<_> = about.map(|e| e["reason"].as_str().unwrap_or_default().to_owned()).collect();
         let all = ["Pulled", "Created", "Started"].iter().all(|r| reasons.iter().any(|found| found == r));
@@ -206,7 +205,7 @@ async fn events_are_recorded_when_enabled() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn many_pods_on_many_nodes_settle_with_addresses_of_their_own() {
     const N_PODS: usize = 200;
     let world = World::with_nodes(quick(50)).await;
@@ -216,8 +215,7 @@ async fn many_pods_on_many_nodes_settle_with_addresses_of_their_own() {
     });
     futures::future::join_all(bound).await;
     let list = until("all pods are ready", async || {
-        let list = world.get(crate::world::PODS).await.map_err(|e| e.to_string())?;
-        let pods = list["items"].as_array().cloned().unwrap_or_default();
+        let pods = world.list(PODS).await;
         let n_ready = pods.iter().filter(|p| is_true(p, "Ready")).count();
         if n_ready == N_PODS { Ok(pods) } else { Err(format!("{n_ready} ready")) }
     })
@@ -228,7 +226,7 @@ async fn many_pods_on_many_nodes_settle_with_addresses_of_their_own() {
     assert_eq!((status.pods_ready, status.nodes_ready), (N_PODS, 50), "{status:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_resize_is_allocated_or_deferred_or_infeasible() {
     let mut options = quick(1);
     options.pods.start_after = Duration::from_millis(300);

@@ -1,16 +1,15 @@
 //! Nodes: registration, heartbeats, adoption, stop and start, deletion.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_client::call;
-use berth_faults::{Fault, Proxy};
+use berth_faults::Fault;
+use berth_faults::observe::send;
 use berth_kubelet::{Adopt, ControlError, CsiDriverTemplate, Heartbeat, KubeletOptions, NodeCredentials};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::world::{World, condition, is_true, node, quick, until};
+use crate::world::{NODES, World, condition, is_true, node, quick, until};
 
 fn with_heartbeat(options: KubeletOptions, lease: Duration, status: Duration) -> KubeletOptions {
     let heartbeat = Heartbeat { lease_interval: lease, status_interval: status, ..options.heartbeat };
@@ -19,10 +18,10 @@ fn with_heartbeat(options: KubeletOptions, lease: Duration, status: Duration) ->
 
 const SOON: Duration = Duration::from_millis(100);
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nodes_register_and_are_ready() {
     let world = World::with_nodes(quick(3)).await;
-    let list = world.get("/api/v1/nodes").await.unwrap();
+    let list = world.get("/api/v1/nodes").await;
     let nodes = list["items"].as_array().unwrap();
     let names: Vec<_> = nodes.iter().map(|n| n["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["node-1", "node-2", "node-3"]);
@@ -42,7 +41,7 @@ async fn nodes_register_and_are_ready() {
     assert!(ip(0) != ip(1) && ip(1) != ip(2), "{} {} {}", ip(0), ip(1), ip(2));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn simulated_nodes_may_have_labels_that_a_node_may_not_set_itself() {
     let mut options = quick(1);
     let role = ("node-role.kubernetes.io/worker".to_owned(), String::new());
@@ -54,7 +53,7 @@ async fn simulated_nodes_may_have_labels_that_a_node_may_not_set_itself() {
     assert_eq!(labels["node-restriction.kubernetes.io/pool"], "a");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn leases_are_created_and_renewed() {
     let world = World::with_nodes(with_heartbeat(quick(2), SOON, Duration::from_secs(300))).await;
     let renewed = async || match world.lease_renewed("node-2").await {
@@ -68,16 +67,16 @@ async fn leases_are_created_and_renewed() {
     })
     .await;
     let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-2";
-    let found = world.get(lease).await.unwrap();
+    let found = world.get(lease).await;
     assert_eq!(found["spec"]["holderIdentity"], "node-2");
     assert_eq!(found["spec"]["leaseDurationSeconds"], 40);
     assert_eq!(found["metadata"]["ownerReferences"][0]["name"], "node-2");
     // A deleted Lease is created again.
-    world.send(Method::DELETE, lease, Value::Null).await.unwrap();
+    world.delete(lease).await;
     until("a Lease again", renewed).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn changes_by_users_stay() {
     let world = World::with_nodes(with_heartbeat(quick(1), SOON, SOON)).await;
     let change = json!({
@@ -96,7 +95,7 @@ async fn changes_by_users_stay() {
     assert!(since(&after).is_string());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_is_marked_not_ready_reports_again() {
     let world = World::with_nodes(quick(1)).await;
     let unknown = json!({ "status": { "conditions": [
@@ -106,14 +105,14 @@ async fn a_node_that_is_marked_not_ready_reports_again() {
     world.node_when("node-1", "Ready", |node| is_true(node, "Ready")).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn existing_nodes_are_adopted_as_they_are() {
     let mut world = World::empty().await;
     let create = async |name: &str, labels: Value, status: Value| {
         let body = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": labels }, "status": status,
         });
-        world.send(Method::POST, "/api/v1/nodes", body).await.unwrap();
+        world.create("/api/v1/nodes", body).await;
     };
     let capacity = json!({
         "capacity": { "cpu": "64", "memory": "1Ti", "pods": "10" }, "nodeInfo": { "kernelVersion": "6.8.0" },
@@ -142,7 +141,7 @@ async fn existing_nodes_are_adopted_as_they_are() {
     assert_eq!(world.control().status().nodes, 4);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_is_created_later_is_adopted_with_its_pods() {
     let world = World::with_nodes(KubeletOptions { adopt: Adopt::All, ..quick(1) }).await;
     // Bound before the node exists, so no watch event reports it after the node is created.
@@ -150,17 +149,17 @@ async fn a_node_that_is_created_later_is_adopted_with_its_pods() {
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "early" },
         "spec": { "nodeName": "late", "containers": [{ "name": "c", "image": "i" }] },
     });
-    world.send(Method::POST, crate::world::PODS, pod).await.unwrap();
+    world.create(crate::world::PODS, pod).await;
     let late = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "late" } });
-    world.send(Method::POST, "/api/v1/nodes", late).await.unwrap();
+    world.create("/api/v1/nodes", late).await;
     world.node_when("late", "Ready", |node| is_true(node, "Ready")).await;
     world.pod_in_phase("early", "Running").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn pods_start_although_another_request_fails_during_the_registration() {
     let mut world = World::empty().await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     let (mut is_first_node, mut is_first_csi_node) = (true, true);
     proxy.rule(move |request| match (request.method.as_str(), request.uri.path()) {
         ("POST", "/api/v1/nodes") if std::mem::take(&mut is_first_node) => Fault::HangAfter,
@@ -173,45 +172,39 @@ async fn pods_start_although_another_request_fails_during_the_registration() {
     let csi_drivers = vec![CsiDriverTemplate { name: "csi.example".to_owned(), limit: None }];
     let request_timeout = Duration::from_secs(1);
     let options = KubeletOptions { csi_drivers, request_timeout, ..quick(1) };
-    world.start_nodes_through(proxy.config(), options).await;
+    world.start_nodes_through(proxy.connection(), options).await;
     world.bind("web", "node-1", json!({}), json!({})).await;
     world.pod_in_phase("web", "Running").await;
     assert_eq!(proxy.n_faults(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_uses_its_own_identity_and_may_not_change_others() {
     let mut world = World::empty().await;
-    let tokens: HashMap<_, _> =
-        ["node-1", "node-2"].map(|name| (name.to_owned(), world.server.node_token(name))).into();
-    let token_of = move |name: &str| tokens.get(name).cloned();
-    let credentials = NodeCredentials::Tokens(Arc::new(token_of));
+    let tokens = world.node_tokens();
+    let as_node_1 = world.client_as(&tokens("node-1").unwrap());
+    let credentials = NodeCredentials::Tokens(Arc::new(tokens));
     world.start_nodes(KubeletOptions { credentials, ..quick(2) }).await;
     world.bind("p", "node-2", json!({}), json!({})).await;
     world.pod_in_phase("p", "Running").await;
 
     // The same identity may not write for another node, so the requests above had the node's own identity.
-    let as_node_1 = berth_client::connect::client(world.server.node_config("node-1")).unwrap();
-    let refused = async |method: Method, path: &str, body: &str| {
-        let content_type = match method {
-            Method::PATCH => "application/merge-patch+json",
-            _ => "application/json",
-        };
-        let request = call::with_body(method, path, content_type, body.as_bytes().to_vec());
-        let answer = call::json::<Value>(&as_node_1, request, Duration::from_secs(30)).await;
-        answer.err().and_then(|error| error.code())
+    let refused = async |method: Method, path: &str, body: Value| {
+        send(&as_node_1, method, path, body).await.err().and_then(|error| error.code())
     };
-    let status = r#"{"status":{"capacity":{"cpu":"1"}}}"#;
-    assert_eq!(refused(Method::PATCH, &format!("{}/status", node("node-2")), status).await, Some(403));
+    let status = json!({"status": {"capacity": {"cpu": "1"}}});
+    assert_eq!(
+        refused(Method::PATCH, &format!("{}/status", node("node-2")), status.clone()).await,
+        Some(403)
+    );
     assert_eq!(refused(Method::PATCH, &format!("{}/status", node("node-1")), status).await, None);
-    let other = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-3"}}"#;
-    assert_eq!(refused(Method::POST, "/api/v1/nodes", other).await, Some(403));
-    let pod_status = r#"{"status":{"phase":"Failed"}}"#;
+    let other = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-3"}});
+    assert_eq!(refused(Method::POST, NODES, other).await, Some(403));
     let path = format!("{}/status", crate::world::pod("p"));
-    assert_eq!(refused(Method::PATCH, &path, pod_status).await, Some(403));
+    assert_eq!(refused(Method::PATCH, &path, json!({"status": {"phase": "Failed"}})).await, Some(403));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_stops_and_starts() {
     let world = World::with_nodes(with_heartbeat(quick(2), SOON, Duration::from_secs(300))).await;
     world.bind("before", "node-1", json!({}), json!({})).await;
@@ -230,11 +223,11 @@ async fn a_node_stops_and_starts() {
     })
     .await;
     assert_eq!(world.lease_renewed("node-1").await, last);
-    assert_eq!(world.get(&crate::world::pod("meanwhile")).await.unwrap()["status"]["phase"], "Pending");
-    assert!(world.get(&crate::world::pod("before")).await.is_ok());
+    assert_eq!(world.get(&crate::world::pod("meanwhile")).await["status"]["phase"], "Pending");
+    assert!(world.find(&crate::world::pod("before")).await.is_some());
 
     control.start_node("node-1").await.unwrap();
-    world.pod_gone("before").await;
+    world.until_pod_gone("before").await;
     world.pod_in_phase("meanwhile", "Running").await;
     until("the Lease is renewed again", async || {
         let now = world.lease_renewed("node-1").await;
@@ -245,18 +238,18 @@ async fn a_node_stops_and_starts() {
     assert_eq!(unknown, ControlError::UnknownNode { node: "nobody".to_owned() });
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deleted_node_is_adopted_when_it_is_created_again() {
     let world = World::with_nodes(with_heartbeat(quick(2), SOON, SOON)).await;
-    world.send(Method::DELETE, &node("node-1"), Value::Null).await.unwrap();
+    world.delete(&node("node-1")).await;
     until("one node is handled", async || {
         let status = world.control().status();
         (status.nodes == 1 && status.nodes_ready == 1).then_some(()).ok_or(format!("{status:?}"))
     })
     .await;
-    assert!(world.get(&node("node-1")).await.unwrap_err().is_not_found());
+    assert!(world.find(&node("node-1")).await.is_none());
     let again = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-1" } });
-    world.send(Method::POST, "/api/v1/nodes", again).await.unwrap();
+    world.create("/api/v1/nodes", again).await;
     world.node_when("node-1", "Ready", |node| is_true(node, "Ready")).await;
     world.bind("p", "node-1", json!({}), json!({})).await;
     world.pod_in_phase("p", "Running").await;

@@ -1,7 +1,6 @@
 //! Volumes of pods: claims, node affinity, limits of drivers.
 
 use berth_kubelet::{CsiDriverTemplate, KubeletOptions};
-use http::Method;
 use serde_json::{Value, json};
 
 use crate::world::{World, pod, quick, until};
@@ -19,7 +18,7 @@ async fn bound_claim(world: &World, name: &str, zone: &str) {
         "csi": {"driver": "csi.example.com", "volumeHandle": name},
         "claimRef": {"namespace": "default", "name": name},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}}});
-    world.send(Method::POST, VOLUMES, volume).await.unwrap();
+    world.create(VOLUMES, volume).await;
     claim(world, name).await;
     bind_claim(world, name).await;
 }
@@ -27,7 +26,7 @@ async fn bound_claim(world: &World, name: &str, zone: &str) {
 async fn claim(world: &World, name: &str) {
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": ""}});
-    world.send(Method::POST, CLAIMS, claim).await.unwrap();
+    world.create(CLAIMS, claim).await;
 }
 
 async fn bind_claim(world: &World, name: &str) {
@@ -40,7 +39,7 @@ fn uses(claim: &str) -> Value {
     json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]})
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_starts_when_its_volumes_are_mounted() {
     let world = World::with_nodes(quick(2)).await;
     // Nodes are assigned to zones in turn: node-1 is in zone-1.
@@ -57,8 +56,7 @@ async fn a_pod_starts_when_its_volumes_are_mounted() {
         .await;
     assert_eq!(waits["status"]["phase"], "Pending");
     let messages = until("events", async || {
-        let events = world.get(EVENTS).await.map_err(|error| error.to_string())?;
-        let events = events["items"].as_array().cloned().unwrap_or_default();
+        let events = world.list(EVENTS).await;
         let mounts = events.iter().filter(|event| event["reason"] == "FailedMount");
         let mut found: Vec<String> =
             mounts.map(|event| event["message"].as_str().unwrap().to_owned()).collect();
@@ -77,19 +75,16 @@ async fn a_pod_starts_when_its_volumes_are_mounted() {
     );
     bound_claim(&world, "late", "zone-1").await;
     world.pod_in_phase("waits", "Running").await;
-    assert_eq!(world.get(&pod("stays")).await.unwrap()["status"]["phase"], "Pending");
+    assert_eq!(world.get(&pod("stays")).await["status"]["phase"], "Pending");
     world.delete_pod("stays").await;
-    world.pod_gone("stays").await;
+    world.until_pod_gone("stays").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_rejects_pods_beyond_the_limit_of_a_driver() {
     let driver = CsiDriverTemplate { name: "csi.example.com".to_owned(), limit: Some(1) };
     let world = World::with_nodes(KubeletOptions { csi_drivers: vec![driver], ..quick(1) }).await;
-    let csi_node = until("a CSINode", async || {
-        world.get(&format!("{CSI_NODES}/node-1")).await.map_err(|error| error.to_string())
-    })
-    .await;
+    let csi_node = world.until("a CSINode", &format!("{CSI_NODES}/node-1"), |_| true).await;
     assert_eq!(csi_node["spec"]["drivers"][0]["allocatable"]["count"], 1);
     bound_claim(&world, "a", "zone-1").await;
     bound_claim(&world, "b", "zone-1").await;
@@ -107,7 +102,7 @@ async fn a_node_rejects_pods_beyond_the_limit_of_a_driver() {
     // The limit counts volumes of pods that run.
     for name in ["first", "shares"] {
         world.delete_pod(name).await;
-        world.pod_gone(name).await;
+        world.until_pod_gone(name).await;
     }
     world.bind("third", "node-1", json!({}), uses("b")).await;
     world.pod_in_phase("third", "Running").await;

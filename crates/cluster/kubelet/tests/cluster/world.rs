@@ -1,20 +1,27 @@
 //! An embedded API server, simulated nodes, and a client that reads both.
 
+use std::ops::Deref;
 use std::time::Duration;
 
-use berth_apiserver::{ApiServer, ServerOptions};
-use berth_client::call::CallError;
-pub use berth_faults::observe::{self, until};
+use berth_client::connect::Connection;
+pub use berth_faults::observe::until;
+pub use berth_faults::{NODES, PODS, TestServer};
 use berth_kubelet::{Kubelet, KubeletOptions, NodeControl, NodeTemplate, PodTimings};
-use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub struct World {
-    pub server: ApiServer,
-    pub client: kube::Client,
+    server: TestServer,
     kubelet: Option<Running>,
+}
+
+impl Deref for World {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.server
+    }
 }
 
 struct Running {
@@ -42,9 +49,7 @@ pub fn quick(n_nodes: usize) -> KubeletOptions {
 impl World {
     /// An empty API server.
     pub async fn empty() -> World {
-        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
-        let client = berth_client::connect::client(server.admin_config()).unwrap();
-        World { server, client, kubelet: None }
+        World { server: TestServer::start().await, kubelet: None }
     }
 
     /// An API server with nodes that are ready.
@@ -56,13 +61,13 @@ impl World {
 
     /// Starts nodes and waits until the registered ones are ready.
     pub async fn start_nodes(&mut self, options: KubeletOptions) {
-        self.start_nodes_through(self.server.admin_config(), options).await;
+        self.start_nodes_through(self.connection(), options).await;
     }
 
     /// The same with another connection.
-    pub async fn start_nodes_through(&mut self, config: kube::Config, options: KubeletOptions) {
+    pub async fn start_nodes_through(&mut self, connection: Connection, options: KubeletOptions) {
         let n_made: usize = options.templates.iter().map(|template| template.nodes.n_nodes).sum();
-        let kubelet = Kubelet::new(config, options).unwrap();
+        let kubelet = Kubelet::new(connection, options).unwrap();
         let (control, stop) = (kubelet.control(), CancellationToken::new());
         let task = tokio::spawn(kubelet.run(stop.clone()));
         self.kubelet = Some(Running { control: control.clone(), stop, task });
@@ -84,20 +89,8 @@ impl World {
         self.kubelet.as_ref().expect("nodes have been started").control.clone()
     }
 
-    pub async fn send(&self, method: Method, path: &str, body: Value) -> Result<Value, CallError> {
-        observe::send(&self.client, method, path, body).await
-    }
-
-    pub async fn get(&self, path: &str) -> Result<Value, CallError> {
-        self.send(Method::GET, path, Value::Null).await
-    }
-
-    pub async fn patch(&self, path: &str, body: Value) -> Value {
-        self.send(Method::PATCH, path, body).await.unwrap()
-    }
-
     pub async fn node(&self, name: &str) -> Value {
-        self.get(&node(name)).await.unwrap()
+        self.get(&node(name)).await
     }
 
     /// Creates a pod with one container and binds it, as a scheduler does it.
@@ -111,64 +104,44 @@ impl World {
         for (key, value) in spec.as_object().into_iter().flatten() {
             pod["spec"][key] = value.clone();
         }
-        self.send(Method::POST, PODS, pod).await.unwrap();
+        self.create(PODS, pod).await;
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name },
             "target": { "apiVersion": "v1", "kind": "Node", "name": node },
         });
-        self.send(Method::POST, &format!("{PODS}/{name}/binding"), binding).await.unwrap();
+        self.create(&format!("{PODS}/{name}/binding"), binding).await;
     }
 
     pub async fn delete_pod(&self, name: &str) {
-        self.send(Method::DELETE, &pod(name), Value::Null).await.unwrap();
+        self.delete(&pod(name)).await;
     }
 
     /// Waits until the pod satisfies a predicate.
     pub async fn pod_when(&self, name: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        until(&format!("pod {name}: {what}"), async || {
-            let pod = self.get(&pod(name)).await.map_err(|e| e.to_string())?;
-            if is_so(&pod) { Ok(pod) } else { Err(format!("{pod:#}")) }
-        })
-        .await
+        self.until(what, &pod(name), is_so).await
     }
 
     pub async fn pod_in_phase(&self, name: &str, phase: &str) -> Value {
         self.pod_when(name, phase, |pod| pod["status"]["phase"] == phase).await
     }
 
-    /// Waits until the pod is deleted.
-    pub async fn pod_gone(&self, name: &str) {
-        until(&format!("pod {name} is gone"), async || match self.get(&pod(name)).await {
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(error.to_string()),
-            Ok(pod) => Err(format!("{pod:#}")),
-        })
-        .await;
-    }
-
     /// Waits until the node satisfies a predicate.
     pub async fn node_when(&self, name: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        until(&format!("node {name}: {what}"), async || {
-            let node = self.get(&node(name)).await.map_err(|e| e.to_string())?;
-            if is_so(&node) { Ok(node) } else { Err(format!("{node:#}")) }
-        })
-        .await
+        self.until(what, &node(name), is_so).await
     }
 
     pub async fn lease_renewed(&self, node: &str) -> Value {
         let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
-        self.get(&lease).await.map(|lease| lease["spec"]["renewTime"].clone()).unwrap_or_default()
+        self.find(&lease).await.map(|lease| lease["spec"]["renewTime"].clone()).unwrap_or_default()
     }
 }
-
-pub const PODS: &str = "/api/v1/namespaces/default/pods";
 
 pub fn pod(name: &str) -> String {
     format!("{PODS}/{name}")
 }
 
 pub fn node(name: &str) -> String {
-    format!("/api/v1/nodes/{name}")
+    format!("{NODES}/{name}")
 }
 
 /// The condition of an object, if any.

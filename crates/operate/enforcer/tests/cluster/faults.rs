@@ -21,7 +21,7 @@ struct Scene {
 
 async fn scene() -> Scene {
     let world = World::start(3, 1).await;
-    let proxy = world.proxy().await;
+    let proxy = world.proxy();
     for node in ["node-1", "node-2", "node-3"] {
         world.label_node(node, "disk", json!("ssd")).await;
     }
@@ -72,10 +72,11 @@ pub fn no_pod_was_evicted_twice(proxies: &[&Proxy]) {
     assert!(sent.values().all(|n| *n == 1), "evicted more than once: {sent:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Over connections, which break.
+#[tokio::test]
 async fn evictions_with_errors_or_lost_answers_are_looked_up() {
     let scene = scene().await;
-    let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
+    let enforcer = start_enforcer(scene.proxy.listen().await, scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
     let mut n = 0;
     scene.proxy.rule(move |request| {
@@ -97,10 +98,10 @@ async fn evictions_with_errors_or_lost_answers_are_looked_up() {
     scene.ends_well(enforcer, 6).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn evictions_continue_after_all_requests_failed_for_a_while() {
     let scene = scene().await;
-    let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
+    let enforcer = start_enforcer(scene.proxy.connection(), scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
     let mut n = 0;
     scene.proxy.rule(move |request| {
@@ -116,10 +117,10 @@ async fn evictions_continue_after_all_requests_failed_for_a_while() {
     scene.ends_well(enforcer, 10).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn no_pod_is_evicted_while_the_ledger_cannot_be_written() {
     let scene = scene().await;
-    let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
+    let enforcer = start_enforcer(scene.proxy.connection(), scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
     scene.proxy.rule(|request| {
         let is_write = request.method != http::Method::GET;
@@ -136,10 +137,10 @@ async fn no_pod_is_evicted_while_the_ledger_cannot_be_written() {
     scene.ends_well(enforcer, 3).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_hanging_server_is_detected() {
     let scene = scene().await;
-    let enforcer = start_enforcer(scene.proxy.config(), scene.options()).await;
+    let enforcer = start_enforcer(scene.proxy.connection(), scene.options()).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
     let hang_until = tokio::time::Instant::now() + Duration::from_secs(3);
     scene.proxy.cut();
@@ -151,7 +152,8 @@ async fn a_hanging_server_is_detected() {
     scene.ends_well(enforcer, 2).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Over connections, which break.
+#[tokio::test]
 async fn broken_watches_and_expired_versions_lose_no_event() {
     let scene = scene().await;
     let mut n = 0;
@@ -161,7 +163,7 @@ async fn broken_watches_and_expired_versions_lose_no_event() {
     });
     let mut options = scene.options();
     options.limits.evictions_per_second = 10.0;
-    let enforcer = start_enforcer(scene.proxy.config(), options).await;
+    let enforcer = start_enforcer(scene.proxy.listen().await, options).await;
     enforcer.until("aware of all", |s| s.n_pods == N_PODS).await;
     let cutter = tokio::spawn({
         let proxy = scene.proxy.clone();

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::support::*;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_is_evicted_and_rescheduled_after_its_node_loses_a_label() {
     let world = World::start(3, 1).await;
     let http = Some("127.0.0.1:0".parse().unwrap());
@@ -57,7 +57,7 @@ async fn a_pod_is_evicted_and_rescheduled_after_its_node_loses_a_label() {
 }
 
 /// The scheduler and the enforcer have read the nodes without the annotation before a pod mentions it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_is_evicted_and_rescheduled_after_an_annotation_of_its_node_changes() {
     let world = World::start(2, 1).await;
     let enforcer = world.enforce(hasty()).await;
@@ -91,7 +91,7 @@ async fn get(enforcer: &Enforcer, path: &str) -> String {
     answer
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_missing_required_match_evicts_only_after_the_grace_period() {
     let world = World::start(4, 2).await;
     let graces = Graces { pod_affinity: LONG, ..hasty().graces };
@@ -109,7 +109,7 @@ async fn a_missing_required_match_evicts_only_after_the_grace_period() {
     enforcer.until("aware that two rules broke", |s| s.n_began == 2).await;
     // The grace period of one pod expires; the other pod still has time.
     enforcer.until("done with the hasty one", |s| s.n_evicted == 1 && s.n_violated == 1).await;
-    world.until_gone("hasty").await;
+    world.until_pod_gone("hasty").await;
     assert_eq!(enforcer.shows().n_due, 0, "the patient one is in its grace");
     world.run(db("db-1", "zone-1")).await;
     enforcer.until("aware that it holds again", |s| s.n_violated == 0 && s.n_ended == 2).await;
@@ -120,12 +120,12 @@ async fn a_missing_required_match_evicts_only_after_the_grace_period() {
     assert_eq!((enforcer.shows().n_due, world.journal.n_ended("patient")), (0, 0));
     let grace = json!({"metadata": {"annotations": {"scheduling.berth.dev/eviction-grace": "0"}}});
     world.patch(&format!("{PODS}/patient"), grace).await;
-    world.until_gone("patient").await;
+    world.until_pod_gone("patient").await;
     assert!(["node-1", "node-3"].contains(&before.as_str()), "it was in zone-1: {before}");
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_relabelled_into_conflict_evicts_the_pod_whose_rule_it_breaks() {
     let world = World::start(2, 1).await;
     let enforcer = world.enforce(hasty()).await;
@@ -134,13 +134,13 @@ async fn a_pod_relabelled_into_conflict_evicts_the_pod_whose_rule_it_breaks() {
     world.run(with(quiet, "nodeName", json!("node-1"))).await;
     enforcer.until("aware of both", |s| s.n_pods == 2).await;
     world.label(&format!("{PODS}/other"), "app", json!("loud")).await;
-    world.until_gone("quiet").await;
+    world.until_pod_gone("quiet").await;
     enforcer.until("done", |s| s.n_evicted == 1 && s.n_violated == 0).await;
     assert_eq!(world.journal.n_ended("other"), 0);
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_lowest_priority_is_evicted() {
     let world = World::start(2, 1).await;
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
@@ -153,13 +153,13 @@ async fn the_lowest_priority_is_evicted() {
     world.run(with(pod("other", "calm"), "nodeName", json!("node-1"))).await;
     enforcer.until("aware of both", |s| s.n_pods == 2).await;
     world.label(&format!("{PODS}/other"), "app", json!("loud")).await;
-    world.until_gone("other").await;
+    world.until_pod_gone("other").await;
     enforcer.until("done", |s| s.n_evicted == 1 && s.n_violated == 0).await;
     assert_eq!(world.journal.n_ended("quiet"), 0);
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_bound_against_a_rule_is_evicted_at_once_whatever_its_priority() {
     let world = World::start(4, 2).await;
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
@@ -175,12 +175,12 @@ async fn a_pod_bound_against_a_rule_is_evicted_at_once_whatever_its_priority() {
     let loud = with(pod("loud", "loud"), "priorityClassName", json!("high"));
     world.create(PODS, with(loud, "nodeName", json!("node-3"))).await;
     enforcer.until("done with the first", |s| s.n_evicted == 1 && s.n_violated == 0).await;
-    world.until_gone("loud").await;
+    world.until_pod_gone("loud").await;
     // By its own rule it has no feasible node at all.
     let nowhere = with_term(pod("nowhere", "calm"), "podAntiAffinity", "quiet", ZONE);
     world.create(PODS, with(nowhere, "nodeName", json!("node-3"))).await;
     enforcer.until("done with the second", |s| s.n_evicted == 2 && s.n_violated == 0).await;
-    world.until_gone("nowhere").await;
+    world.until_pod_gone("nowhere").await;
     assert_eq!((world.journal.n_ended("quiet"), world.journal.n_ended("other")), (0, 0));
     // What breaks later has its grace period.
     world.label(&format!("{PODS}/other"), "app", json!("calm")).await;
@@ -193,7 +193,7 @@ async fn a_pod_bound_against_a_rule_is_evicted_at_once_whatever_its_priority() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn changed_namespace_labels_break_rules_about_its_pods() {
     let world = World::start(4, 2).await;
     for (name, team) in [("one", "a"), ("two", "a")] {
@@ -215,12 +215,12 @@ async fn changed_namespace_labels_break_rules_about_its_pods() {
     world.run(db("two", "zone-2")).await;
     enforcer.until("aware of all", |s| s.n_pods == 3).await;
     world.label("/api/v1/namespaces/one", "team", json!("b")).await;
-    world.until_gone("near").await;
+    world.until_pod_gone("near").await;
     enforcer.until("done", |s| s.n_evicted == 1 && s.n_violated == 0).await;
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn violations_at_startup_get_their_grace_period() {
     let world = World::start(2, 1).await;
     world.label_node("node-1", "disk", json!("ssd")).await;
@@ -234,6 +234,6 @@ async fn violations_at_startup_get_their_grace_period() {
     patient.stopped().await;
     let graces = Graces { node_affinity: Duration::from_millis(200), ..hasty().graces };
     let enforcer = world.enforce(EnforcerOptions { graces, ..hasty() }).await;
-    world.until_gone("web").await;
+    world.until_pod_gone("web").await;
     enforcer.stopped().await;
 }

@@ -23,7 +23,7 @@ async fn gang(world: &World) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn all_pods_of_a_group_are_evicted_for_the_rule_of_one() {
     let world = World::start(4, 1).await;
     let enforcer = world.enforce(hasty()).await;
@@ -32,7 +32,7 @@ async fn all_pods_of_a_group_are_evicted_for_the_rule_of_one() {
     world.label_node("node-1", "disk", Value::Null).await;
     enforcer.until("done with both", |s| s.n_evicted == 2 && s.n_violated == 0 && s.n_evicting == 0).await;
     for name in ["gang-1", "gang-2"] {
-        world.until_gone(name).await;
+        world.until_pod_gone(name).await;
         let entry = world.journal.ended().into_iter().find(|entry| entry.name == name).unwrap();
         let said = entry.disruption.last().expect("it has the condition DisruptionTarget");
         assert!(said.contains("disk"), "{said}");
@@ -40,7 +40,7 @@ async fn all_pods_of_a_group_are_evicted_for_the_rule_of_one() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn no_pod_of_a_group_is_evicted_while_a_budget_keeps_one_of_them() {
     let world = World::start(4, 1).await;
     let enforcer = world.enforce(hasty()).await;
@@ -72,16 +72,16 @@ async fn no_pod_of_a_group_is_evicted_while_a_budget_keeps_one_of_them() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_rest_of_a_group_is_evicted_after_the_enforcer_was_killed_between_two_evictions() {
     let world = World::start(4, 1).await;
-    let proxy = world.proxy().await;
+    let proxy = world.proxy();
     let mut n = 0;
     proxy.rule(move |request| {
         n += usize::from(is_eviction(request));
         if n < 2 { Fault::None } else { Fault::Hang }
     });
-    let first = start_enforcer(proxy.config(), hasty()).await;
+    let first = start_enforcer(proxy.connection(), hasty()).await;
     gang(&world).await;
     first.until("aware of both", |s| s.n_pods == 2).await;
     world.label_node("node-1", "disk", Value::Null).await;
@@ -95,7 +95,7 @@ async fn the_rest_of_a_group_is_evicted_after_the_enforcer_was_killed_between_tw
     world.label_node("node-1", "disk", json!("ssd")).await;
     let second = world.enforce(hasty()).await;
     for name in ["gang-1", "gang-2"] {
-        world.until_gone(name).await;
+        world.until_pod_gone(name).await;
     }
     second.until("done with the rest", |s| s.n_evicted == 1 && s.n_evicting == 0).await;
     let is_said = |text: &String| text.contains("Its pod group is disrupted as a whole, and gang-");

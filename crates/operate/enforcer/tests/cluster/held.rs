@@ -31,7 +31,7 @@ async fn lost_label(world: &World, enforcer: &Enforcer, pods: Vec<Value>) {
     world.label_node("node-1", "disk", Value::Null).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_system_evicts_eventually_and_says_when_and_why() {
     let world = World::start(1, 1).await;
     // One replica: six times as long.
@@ -44,13 +44,13 @@ async fn the_system_evicts_eventually_and_says_when_and_why() {
     let event = world.until_event("Pod", "web", "EvictionHeld").await;
     let note = event["note"].as_str().unwrap();
     assert!(note.contains("disk") && note.contains("Held until 20"), "{note}");
-    world.until_gone("web").await;
+    world.until_pod_gone("web").await;
     let event = world.until_event("Pod", "web", "EvictedForAffinity").await;
     assert!(event["note"].as_str().unwrap().contains("No node is feasible for the pod"), "{event}");
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_decides_for_itself_and_a_namespace_for_its_pods() {
     let world = World::start(1, 1).await;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "batch"}});
@@ -71,7 +71,7 @@ async fn a_pod_decides_for_itself_and_a_namespace_for_its_pods() {
     ];
     lost_label(&world, &enforcer, pods).await;
     for name in ["goes", "later"] {
-        world.until_gone(name).await;
+        world.until_pod_gone(name).await;
     }
     let held = |s: &berth_enforcer::Status| s.held.get("no_target") == Some(&2);
     enforcer.until("done", |s| s.n_evicted == 3 && held(s)).await;
@@ -87,12 +87,12 @@ async fn a_pod_decides_for_itself_and_a_namespace_for_its_pods() {
             json!({"metadata": {"annotations": {"scheduling.berth.dev/without-target": "evict"}}}),
         )
         .await;
-    world.until_gone("unclear").await;
+    world.until_pod_gone("unclear").await;
     assert_eq!(world.journal.n_ended("stays"), 0);
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_condition_ends_with_the_violation_and_a_new_enforcer_goes_on_from_it() {
     let world = World::start(1, 1).await;
     let options =
@@ -113,7 +113,7 @@ async fn the_condition_ends_with_the_violation_and_a_new_enforcer_goes_on_from_i
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn when_the_rule_holds_again_the_condition_becomes_false_and_the_next_violation_starts_a_new_time() {
     let world = World::start(1, 1).await;
     let holds = HoldOptions { default: HoldPeriod::For(LONG), ..HoldOptions::default() };
@@ -131,7 +131,7 @@ async fn when_the_rule_holds_again_the_condition_becomes_false_and_the_next_viol
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_time_continues_after_a_restart_also_in_the_grace_period_of_the_rule() {
     let world = World::start(2, 1).await;
     let holds = HoldOptions { default: HoldPeriod::For(LONG), ..HoldOptions::default() };
@@ -152,7 +152,7 @@ async fn the_time_continues_after_a_restart_also_in_the_grace_period_of_the_rule
     // Selections with another rule that is due, and with none.
     for key in ["disk", "gpu"] {
         world.label_node("node-1", key, Value::Null).await;
-        world.until_gone(key).await;
+        world.until_pod_gone(key).await;
     }
     let condition = held(&world.get(&format!("{PODS}/s1")).await).unwrap();
     assert_eq!(
@@ -165,7 +165,7 @@ async fn the_time_continues_after_a_restart_also_in_the_grace_period_of_the_rule
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_second_of_two_replicas_is_held_no_longer_than_the_first_and_then_says_which_limit_delays_it() {
     let world = World::start(1, 1).await;
     let limits = LimitOptions { max_workload_share: 0.5, window: LONG, ..hasty().limits };
@@ -191,7 +191,7 @@ async fn the_second_of_two_replicas_is_held_no_longer_than_the_first_and_then_sa
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_whose_hold_is_over_says_that_a_budget_rejects_its_eviction() {
     let world = World::start(1, 1).await;
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
@@ -209,7 +209,7 @@ async fn a_pod_whose_hold_is_over_says_that_a_budget_rejects_its_eviction() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn when_s2_terminates_s1_is_terminated_eventually() {
     let world = World::start(2, 1).await;
     let enforcer = world.enforce(EnforcerOptions { holds: held_for(200), ..hasty() }).await;
@@ -218,6 +218,6 @@ async fn when_s2_terminates_s1_is_terminated_eventually() {
     enforcer.until("aware of both", |s| s.n_pods == 2).await;
     world.delete_pod("s2").await;
     until_held(&world, "s1", |condition| condition.is_true()).await;
-    world.until_gone("s1").await;
+    world.until_pod_gone("s1").await;
     enforcer.stopped().await;
 }

@@ -36,11 +36,11 @@ async fn world() -> World {
 }
 
 async fn two_replicas(world: &World) -> (Proxy, Enforcer, Proxy, Enforcer) {
-    let first_proxy = world.proxy().await;
-    let first = start_enforcer(first_proxy.config(), replica("first")).await;
+    let first_proxy = world.proxy();
+    let first = start_enforcer(first_proxy.connection(), replica("first")).await;
     first.until("leader", |s| s.leads && s.is_ready()).await;
-    let second_proxy = world.proxy().await;
-    let second = start_enforcer(second_proxy.config(), replica("second")).await;
+    let second_proxy = world.proxy();
+    let second = start_enforcer(second_proxy.connection(), replica("second")).await;
     second.until("waiting for the lease", |s| s.is_ready()).await;
     assert!(!second.shows().leads);
     (first_proxy, first, second_proxy, second)
@@ -66,7 +66,7 @@ async fn second_takes_over(world: &World, first: (Enforcer, Proxy), second: (Enf
     second.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_leader_killed_before_the_eviction_costs_no_budget_and_misses_no_pod() {
     let world = world().await;
     let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
@@ -81,7 +81,7 @@ async fn a_leader_killed_before_the_eviction_costs_no_budget_and_misses_no_pod()
     second_takes_over(&world, (first, first_proxy), (second, second_proxy)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn evictions_of_a_killed_leader_count_for_the_next_one() {
     let world = world().await;
     let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
@@ -104,7 +104,7 @@ async fn evictions_of_a_killed_leader_count_for_the_next_one() {
     second_takes_over(&world, (first, first_proxy), (second, second_proxy)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_stops_evicting_before_the_next_one_starts() {
     let world = world().await;
     let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
@@ -125,7 +125,7 @@ async fn a_leader_that_cannot_renew_stops_evicting_before_the_next_one_starts() 
     drop(first);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_stopped_leader_releases_the_lease() {
     let world = world().await;
     let (_first_proxy, first, _second_proxy, second) = two_replicas(&world).await;
@@ -137,13 +137,13 @@ async fn a_stopped_leader_releases_the_lease() {
     second.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn enforcers_without_an_election_share_the_limits() {
     let world = world().await;
     let replica = |name: &str| EnforcerOptions { leader_election: None, ..replica(name) };
-    let (first_proxy, second_proxy) = (world.proxy().await, world.proxy().await);
-    let first = start_enforcer(first_proxy.config(), replica("first")).await;
-    let second = start_enforcer(second_proxy.config(), replica("second")).await;
+    let (first_proxy, second_proxy) = (world.proxy(), world.proxy());
+    let first = start_enforcer(first_proxy.connection(), replica("first")).await;
+    let second = start_enforcer(second_proxy.connection(), replica("second")).await;
     for enforcer in [&first, &second] {
         enforcer.until("ready", |s| s.is_ready() && s.n_pods == N_PODS).await;
     }

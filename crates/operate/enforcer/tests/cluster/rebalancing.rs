@@ -89,7 +89,7 @@ async fn status(world: &World, is_so: impl Fn(&Value) -> bool) -> Value {
     .await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_spread_again_after_an_outage_with_the_fewest_evictions() {
     let world = after_an_outage(6, spread("web")).await;
     let enforcer = world.enforce(for_goals(&[Goal::Required, Goal::Spread])).await;
@@ -115,7 +115,7 @@ async fn pods_spread_again_after_an_outage_with_the_fewest_evictions() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_scheduler_puts_the_replacement_where_the_plan_has_it_against_its_own_scores() {
     let world = after_an_outage(4, drawn_to("node-1")).await;
     let before = by_node(&world, "web", 4).await;
@@ -131,7 +131,7 @@ async fn the_scheduler_puts_the_replacement_where_the_plan_has_it_against_its_ow
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_of_another_scheduler_move_only_where_it_would_put_them() {
     let world = after_an_outage(4, drawn_to("node-1")).await;
     let mut options = for_goals(&[Goal::Spread]);
@@ -152,7 +152,7 @@ async fn pods_of_another_scheduler_move_only_where_it_would_put_them() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_plans_and_evicts_nothing() {
     let world = after_an_outage(6, spread("web")).await;
     let options = EnforcerOptions { dry_run: true, ..for_goals(&[Goal::Spread]) };
@@ -162,7 +162,7 @@ async fn a_dry_run_plans_and_evicts_nothing() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_limits_of_evictions_hold_for_moves() {
     let world = after_an_outage(6, spread("web")).await;
     let limits = LimitOptions { max_per_namespace: 1, window: LONG, ..hasty().limits };
@@ -183,13 +183,13 @@ async fn the_limits_of_evictions_hold_for_moves() {
     next.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_plan_of_a_killed_enforcer_leaves_no_pod_evicted_twice() {
     let world = after_an_outage(6, spread("web")).await;
-    let proxy = world.proxy().await;
+    let proxy = world.proxy();
     // The eviction is carried out without an answer; then this enforcer hears and says nothing any more.
     proxy.rule(|request| if is_eviction(request) { Fault::HangAfter } else { Fault::None });
-    let first = start_enforcer(proxy.config(), for_goals(&[Goal::Spread])).await;
+    let first = start_enforcer(proxy.connection(), for_goals(&[Goal::Spread])).await;
     until("an eviction", async || {
         let n = world.journal.n_ended("web");
         if n > 0 { Ok(()) } else { Err(n) }
@@ -209,7 +209,7 @@ async fn a_plan_of_a_killed_enforcer_leaves_no_pod_evicted_twice() {
     second.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_budget_without_room_is_reported_and_respected() {
     let world = after_an_outage(6, spread("web")).await;
     world
@@ -238,7 +238,7 @@ async fn a_budget_without_room_is_reported_and_respected() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn room_is_made_for_a_pending_group_as_a_whole() {
     let world = World::start(3, 3).await;
     let apart = with_term(pod("web", "web"), "podAntiAffinity", "web", HOSTNAME);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::support::*;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_disruption_budget_blocks_an_eviction_until_it_allows_it() {
     let world = World::start(2, 1).await;
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
@@ -41,7 +41,7 @@ async fn a_disruption_budget_blocks_an_eviction_until_it_allows_it() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_without_a_feasible_node_stays_with_an_event_until_there_is_one() {
     let world = World::start(2, 1).await;
     let enforcer = world.enforce(hasty()).await;
@@ -64,7 +64,7 @@ async fn a_pod_without_a_feasible_node_stays_with_an_event_until_there_is_one() 
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn without_the_feasibility_check_a_pod_is_evicted_anyway() {
     let world = World::start(1, 1).await;
     let enforcer = world.enforce(EnforcerOptions { holds: held_for(0), ..hasty() }).await;
@@ -72,11 +72,11 @@ async fn without_the_feasibility_check_a_pod_is_evicted_anyway() {
     world.run(on_nodes_with(pod("web", "web"), "disk", "ssd")).await;
     enforcer.until("aware of it", |s| s.n_pods == 1).await;
     world.label_node("node-1", "disk", Value::Null).await;
-    world.until_gone("web").await;
+    world.until_pod_gone("web").await;
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn when_every_node_is_relabelled_the_limiter_stops_evictions_until_the_labels_are_back() {
     let world = World::start(4, 1).await;
     let limits = LimitOptions { max_cluster_share: 0.1, window: LONG, ..hasty().limits };
@@ -108,7 +108,7 @@ async fn when_every_node_is_relabelled_the_limiter_stops_evictions_until_the_lab
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_workload_placed_into_the_same_violation_again_is_throttled() {
     let world = World::start(2, 2).await;
     let limits = LimitOptions { max_repeats: 2, ..hasty().limits };
@@ -135,7 +135,7 @@ async fn a_workload_placed_into_the_same_violation_again_is_throttled() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_in_exempt_namespaces_are_not_evicted() {
     let world = World::start(2, 1).await;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}});
@@ -151,19 +151,19 @@ async fn pods_in_exempt_namespaces_are_not_evicted() {
     enforcer.until("aware of all", |s| s.n_pods == 3).await;
     world.label_node("node-2", "disk", json!("ssd")).await;
     world.label_node("node-1", "disk", Value::Null).await;
-    world.until_gone("web").await;
+    world.until_pod_gone("web").await;
     enforcer.until("done", |s| s.n_evicted == 1 && s.n_violated == 0).await;
     assert_eq!(world.journal.n_ended("web"), 1);
     enforcer.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_writes_nothing() {
     let world = World::start(2, 1).await;
-    let proxy = world.proxy().await;
+    let proxy = world.proxy();
     let lease = berth_client::lease::LeaseOptions::new("kube-system", "berth-enforcer", "dry");
     let options = EnforcerOptions { dry_run: true, leader_election: Some(lease), ..hasty() };
-    let enforcer = start_enforcer(proxy.config(), options).await;
+    let enforcer = start_enforcer(proxy.connection(), options).await;
     world.label_node("node-1", "disk", json!("ssd")).await;
     world.run(on_nodes_with(pod("web", "web"), "disk", "ssd")).await;
     let stuck = with_grace(on_nodes_with(pod("stuck", "stuck"), "disk", "ssd"), "not a duration");
@@ -184,7 +184,7 @@ async fn a_dry_run_writes_nothing() {
     assert_eq!(world.journal.ended().len(), 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_with_claims_whose_profile_does_not_allocate_devices_is_evicted_like_any_other() {
     let world = World::start(2, 1).await;
     let config = SchedulerConfig::from_value(&json!({

@@ -49,7 +49,7 @@ async fn until_composite(world: &World, name: &str, status: &str, reason: &str) 
 }
 
 /// Enhancement 6012: the condition of each group is about its own pods, also if the groups that the root requires are placed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_group_beyond_the_required_ones_says_that_it_is_not_placed() {
     let (world, options) = gated().await;
     world.nodes(2, 1, 1).await;
@@ -67,7 +67,7 @@ async fn a_group_beyond_the_required_ones_says_that_it_is_not_placed() {
 }
 
 /// Enhancement 6012: `minGroupCount` groups are placed, each with its required pods, or none.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_groups_of_a_composite_group_are_bound_together() {
     let (world, options) = gated().await;
     world.nodes(2, 1, 1).await;
@@ -96,7 +96,7 @@ async fn the_groups_of_a_composite_group_are_bound_together() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn no_pod_is_preempted_for_a_group_that_never_preempts() {
     let (world, options) = gated().await;
     classes(&world).await;
@@ -120,7 +120,7 @@ async fn no_pod_is_preempted_for_a_group_that_never_preempts() {
         }
     }
     for victim in ["low-0", "low-1"] {
-        let event = world.until_event(victim, "Preempted").await;
+        let event = world.until_event("Pod", victim, "Preempted").await;
         assert_eq!(event["related"]["name"], "usual");
     }
     scheduler.stopped().await;

@@ -1,6 +1,7 @@
 //! Pods with claims of devices: claims are allocated and reserved before their pods are bound.
 
 use berth_api::config::SchedulerConfig;
+use berth_controllers::ControllerOptions;
 use berth_engine::Settings;
 use berth_scheduler::SchedulerOptions;
 use http::Method;
@@ -22,7 +23,7 @@ pub async fn world_with_devices(n_nodes: usize, n_devices: usize) -> World {
     world
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_claim_is_allocated_and_reserved_before_its_pod_is_bound() {
     let world = world_with_devices(1, 2).await;
     let scheduler = world.schedule(impatient()).await;
@@ -43,7 +44,7 @@ async fn a_claim_is_allocated_and_reserved_before_its_pod_is_bound() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_share_a_claim_on_the_node_of_its_devices() {
     let world = world_with_devices(3, 1).await;
     let scheduler = world.schedule(impatient()).await;
@@ -59,10 +60,10 @@ async fn pods_share_a_claim_on_the_node_of_its_devices() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_without_a_device_waits_until_one_is_free() {
     let world = world_with_devices(2, 1).await;
-    let _controllers = controllers(&world);
+    world.control(ControllerOptions::default());
     let scheduler = world.schedule(impatient()).await;
     for name in ["a", "b"] {
         world.device_claim(name, 1).await;
@@ -84,7 +85,7 @@ async fn a_pod_without_a_device_waits_until_one_is_free() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_claim_is_made_for_extended_resources_that_devices_provide() {
     let world = world_with_devices(2, 2).await;
     let scheduler = world.schedule(impatient()).await;
@@ -116,7 +117,7 @@ async fn a_claim_is_made_for_extended_resources_that_devices_provide() {
     let gpu =
         json!({"status": {"capacity": {"example.com/gpu": "1"}, "allocatable": {"example.com/gpu": "1"}}});
     world.node("own", "z0", 20).await;
-    world.send(Method::PATCH, &format!("{NODES}/own/status"), gpu).await.unwrap();
+    world.patch(&format!("{NODES}/own/status"), gpu).await;
     assert_eq!(world.until_bound("late").await, "own");
     let late = world.get(&format!("{PODS}/late")).await;
     assert_eq!(late["status"]["extendedResourceClaimStatus"], Value::Null);
@@ -124,7 +125,7 @@ async fn a_claim_is_made_for_extended_resources_that_devices_provide() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_is_bound_when_the_conditions_of_its_devices_are_true() {
     let world = World::start().await;
     world.nodes(1, 1, 20).await;
@@ -134,7 +135,7 @@ async fn a_pod_is_bound_when_the_conditions_of_its_devices_are_true() {
     let scheduler = world.schedule(impatient()).await;
     world.device_claim("c", 1).await;
     world.pod(pod_with_claims("p", &["c"])).await;
-    let event = world.until_event("p", "BindingConditionsPending").await;
+    let event = world.until_event("Pod", "p", "BindingConditionsPending").await;
     assert_eq!(event["note"], "waiting for binding conditions for device on node n0");
     world.pod(pod("plain", "x")).await;
     world.until_bound("plain").await;
@@ -147,7 +148,7 @@ async fn a_pod_is_bound_when_the_conditions_of_its_devices_are_true() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_device_that_fails_is_given_back_and_the_pod_gets_another() {
     let world = World::start().await;
     world.nodes(1, 1, 20).await;
@@ -157,13 +158,13 @@ async fn a_device_that_fails_is_given_back_and_the_pod_gets_another() {
     let scheduler = world.schedule(impatient()).await;
     world.device_claim("c", 1).await;
     world.pod(pod_with_claims("p", &["c"])).await;
-    world.until_event("p", "BindingConditionsPending").await;
+    world.until_event("Pod", "p", "BindingConditionsPending").await;
     world.node("n1", "z0", 20).await;
     world.devices("n1", 1, json!({})).await;
     let cordon = json!({"spec": {"unschedulable": true}});
-    world.send(Method::PATCH, &format!("{NODES}/n0"), cordon).await.unwrap();
+    world.patch(&format!("{NODES}/n0"), cordon).await;
     world.set_device_condition("c", "broken").await;
-    let event = world.until_event("p", "FailedScheduling").await;
+    let event = world.until_event("Pod", "p", "FailedScheduling").await;
     let note = "running PreBind plugin \"DynamicResources\": claim c binding failed: reason=Tested, \
         message=\"as the test says\"";
     assert_eq!(event["note"], note);
@@ -174,7 +175,7 @@ async fn a_device_that_fails_is_given_back_and_the_pod_gets_another() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_profile_without_the_plugin_binds_pods_without_a_look_at_their_claims() {
     let world = world_with_devices(1, 1).await;
     let config = SchedulerConfig::from_value(&json!({
@@ -193,7 +194,7 @@ async fn a_profile_without_the_plugin_binds_pods_without_a_look_at_their_claims(
 }
 
 /// The texts are those that Kubernetes' own tests of dynamic resource allocation expect, to the letter.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn conditions_of_pods_without_devices_have_the_words_of_kube_scheduler() {
     let world = World::start().await;
     world.nodes(8, 1, 20).await;
@@ -229,13 +230,13 @@ async fn conditions_of_pods_without_devices_have_the_words_of_kube_scheduler() {
 }
 
 /// The largest number of pods that may share a claim, and more. All of them are decided at once and write the same claim.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn many_pods_share_a_claim_up_to_its_limit() {
     let world = World::start().await;
     world.nodes(2, 1, 300).await;
     world.gpu_class().await;
     world.devices("n0", 1, json!({})).await;
-    let _controllers = controllers(&world);
+    world.control(ControllerOptions::default());
     world.device_claim("shared", 1).await;
     for i in 0..256 {
         world.pod(pod_with_claims(&format!("p{i}"), &["shared"])).await;
@@ -261,7 +262,7 @@ async fn many_pods_share_a_claim_up_to_its_limit() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_members_of_a_group_share_a_claim() {
     let world = world_with_devices(3, 1).await;
     let scheduler = world.schedule(impatient()).await;
@@ -279,7 +280,7 @@ async fn the_members_of_a_group_share_a_claim() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_whose_devices_are_not_ready_in_time_gets_others() {
     let world = World::start().await;
     world.nodes(2, 1, 20).await;
@@ -295,11 +296,11 @@ async fn a_pod_whose_devices_are_not_ready_in_time_gets_others() {
     let scheduler = world.schedule(SchedulerOptions { settings, ..impatient() }).await;
     world.device_claim("c", 1).await;
     world.pod(pod_with_claims("p", &["c"])).await;
-    world.until_event("p", "BindingConditionsPending").await;
+    world.until_event("Pod", "p", "BindingConditionsPending").await;
     world.devices("n1", 1, json!({})).await;
     let cordon = json!({"spec": {"unschedulable": true}});
-    world.send(Method::PATCH, &format!("{NODES}/n0"), cordon).await.unwrap();
-    let event = world.until_event("p", "FailedScheduling").await;
+    world.patch(&format!("{NODES}/n0"), cordon).await;
+    let event = world.until_event("Pod", "p", "FailedScheduling").await;
     assert_eq!(event["note"], "running PreBind plugin \"DynamicResources\": device binding timeout");
     assert_eq!(world.until_bound("p").await, "n1");
     world.verify_devices().await;
@@ -308,7 +309,7 @@ async fn a_pod_whose_devices_are_not_ready_in_time_gets_others() {
 
 /// Two pods wait for a claim whose device is on a node where they may not run. When one of them is gone, the allocation can be
 /// taken away for the other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_allocation_that_keeps_a_pod_from_all_nodes_is_taken_away_as_soon_as_that_is_possible() {
     let world = world_with_devices(2, 1).await;
     world.device_claim("c", 1).await;
@@ -322,14 +323,14 @@ async fn an_allocation_that_keeps_a_pod_from_all_nodes_is_taken_away_as_soon_as_
     let status = json!({"status": {"allocation": {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": terms}},
         "reservedFor": [consumer(&gone), consumer(&stays)]}});
     let status_of = format!("{DEVICE_CLAIMS}/c/status");
-    world.send(Method::PATCH, &status_of, status).await.unwrap();
+    world.patch(&status_of, status).await;
     let cordon = json!({"spec": {"unschedulable": true}});
-    world.send(Method::PATCH, &format!("{NODES}/n0"), cordon).await.unwrap();
+    world.patch(&format!("{NODES}/n0"), cordon).await;
     let scheduler = world.schedule(impatient()).await;
     world.until_refused("stays").await;
     world.delete(&format!("{PODS}/gone")).await;
     let reserved = json!({"status": {"reservedFor": null}});
-    world.send(Method::PATCH, &status_of, reserved).await.unwrap();
+    world.patch(&status_of, reserved).await;
     assert_eq!(world.until_bound("stays").await, "n1");
     world.verify_devices().await;
     scheduler.stopped().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use berth_faults::{Fault, Proxy, is_binding, is_resumed_watch};
+use berth_faults::{Fault, is_binding, is_resumed_watch};
 use berth_scheduler::SchedulerOptions;
 use http::Method;
 use serde_json::{Value, json};
@@ -29,10 +29,10 @@ fn slow() -> SchedulerOptions {
     SchedulerOptions { first_backoff: minute, longest_backoff: minute, ..impatient() }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn what_was_written_before_a_failure_is_taken_back() {
     let world = world_with_devices(1, 3).await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     proxy.rule(|request| {
         match request.uri.path().ends_with("/bad/status") && request.method == Method::PUT {
             true => Fault::Answer(403),
@@ -42,7 +42,7 @@ async fn what_was_written_before_a_failure_is_taken_back() {
     for name in ["good", "bad"] {
         world.device_claim(name, 1).await;
     }
-    let scheduler = start_scheduler(proxy.config(), slow()).await;
+    let scheduler = start_scheduler(proxy.connection(), slow()).await;
     world.pod(pod_with_claims("p", &["good", "bad"])).await;
     let condition = world.until_refused("p").await;
     assert_eq!(condition["reason"], "SchedulerError");
@@ -72,12 +72,12 @@ async fn what_was_written_before_a_failure_is_taken_back() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn claims_of_a_pod_that_cannot_be_bound_are_taken_back() {
     let world = world_with_devices(1, 2).await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     proxy.rule(|request| if is_binding(request) { Fault::Answer(403) } else { Fault::None });
-    let scheduler = start_scheduler(proxy.config(), slow()).await;
+    let scheduler = start_scheduler(proxy.connection(), slow()).await;
     world.device_claim("c", 1).await;
     world.pod(pod_with_claims("claiming", &["c"])).await;
     world.pod(pod_with_gpus("extended", 1)).await;
@@ -86,7 +86,7 @@ async fn claims_of_a_pod_that_cannot_be_bound_are_taken_back() {
     }
     until_reserved(&world, "c", 0).await;
     until("the claim for extended resources is deleted", async || {
-        let claims = world.get(DEVICE_CLAIMS).await["items"].as_array().unwrap().len();
+        let claims = world.list(DEVICE_CLAIMS).await.len();
         let status =
             world.get(&format!("{PODS}/extended")).await["status"]["extendedResourceClaimStatus"].clone();
         if claims == 1 && status.is_null() { Ok(()) } else { Err((claims, status)) }
@@ -101,7 +101,7 @@ async fn claims_of_a_pod_that_cannot_be_bound_are_taken_back() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_is_deleted_while_its_devices_are_not_ready_leaves_nothing() {
     let world = World::start().await;
     world.nodes(1, 1, 20).await;
@@ -112,7 +112,7 @@ async fn a_pod_that_is_deleted_while_its_devices_are_not_ready_leaves_nothing() 
     let scheduler = world.schedule(impatient()).await;
     world.device_claim("c", 1).await;
     world.pod(pod_with_claims("p", &["c"])).await;
-    world.until_event("p", "BindingConditionsPending").await;
+    world.until_event("Pod", "p", "BindingConditionsPending").await;
     world.delete(&format!("{PODS}/p")).await;
     until_reserved(&world, "c", 0).await;
     scheduler.until("nothing is in flight", |s| s.n_queued() == 0 && s.n_pods == 0).await;
@@ -125,12 +125,12 @@ async fn a_pod_that_is_deleted_while_its_devices_are_not_ready_leaves_nothing() 
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_next_leader_uses_the_claims_that_were_written() {
     let world = world_with_devices(3, 2).await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     proxy.rule(|request| if is_binding(request) { Fault::Hang } else { Fault::None });
-    let first = start_scheduler(proxy.config(), replica("first")).await;
+    let first = start_scheduler(proxy.connection(), replica("first")).await;
     first.until("leader", |s| s.leads && s.is_ready()).await;
     let second = world.schedule(replica("second")).await;
     second.until("waiting for the lease", |s| s.is_ready()).await;
@@ -157,17 +157,17 @@ async fn the_next_leader_uses_the_claims_that_were_written() {
     for (i, pool) in pools.iter().enumerate() {
         assert_eq!(world.node_of(&format!("p{i}")).await, *pool);
     }
-    let claims = world.get(DEVICE_CLAIMS).await["items"].as_array().unwrap().len();
+    let claims = world.list(DEVICE_CLAIMS).await.len();
     assert_eq!(claims, 5, "the claim of the first leader for extended resources is replaced");
     world.verify_devices().await;
     second.until("no pod is queued", |s| s.n_queued() == 0).await;
     second.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn writes_of_claims_that_fail_are_tried_again_and_leak_nothing() {
     let world = world_with_devices(4, 4).await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     let mut n = 0;
     proxy.rule(move |request| {
         let path = request.uri.path();
@@ -186,7 +186,7 @@ async fn writes_of_claims_that_fail_are_tried_again_and_leak_nothing() {
             _ => Fault::None,
         }
     });
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     for i in 0..14 {
         let name = format!("c{i}");
         world.device_claim(&name, 1).await;
@@ -204,7 +204,7 @@ async fn writes_of_claims_that_fail_are_tried_again_and_leak_nothing() {
     world.until_n_bound(16).await;
     scheduler.until("no pod is queued", |s| s.n_queued() == 0).await;
     until("no claim is reserved for a pod that is gone", async || {
-        let claims = world.get(DEVICE_CLAIMS).await["items"].as_array().unwrap().clone();
+        let claims = world.list(DEVICE_CLAIMS).await;
         let n_reserved: usize =
             claims.iter().map(|claim| claim["status"]["reservedFor"].as_array().map_or(0, Vec::len)).sum();
         if n_reserved == 16 && claims.len() == 16 { Ok(()) } else { Err(Value::from(claims)) }
@@ -215,11 +215,11 @@ async fn writes_of_claims_that_fail_are_tried_again_and_leak_nothing() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_claim_that_was_made_and_deleted_while_no_watch_saw_it_does_not_keep_its_device() {
     let world = world_with_devices(1, 1).await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let proxy = world.proxy();
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     scheduler.until("ready", |s| s.is_ready()).await;
     let is_blind = Arc::new(AtomicBool::new(true));
     proxy.rule({
@@ -240,7 +240,7 @@ async fn a_claim_that_was_made_and_deleted_while_no_watch_saw_it_does_not_keep_i
     let claim = status["extendedResourceClaimStatus"]["resourceClaimName"].as_str().unwrap();
     let claim = format!("{DEVICE_CLAIMS}/{claim}");
     world.delete(&format!("{PODS}/gone")).await;
-    world.send(Method::PATCH, &claim, json!({"metadata": {"finalizers": null}})).await.unwrap();
+    world.patch(&claim, json!({"metadata": {"finalizers": null}})).await;
     world.delete(&claim).await;
     is_blind.store(false, Ordering::Relaxed);
     world.pod(pod_with_gpus("next", 1)).await;
@@ -250,14 +250,14 @@ async fn a_claim_that_was_made_and_deleted_while_no_watch_saw_it_does_not_keep_i
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_that_an_earlier_scheduler_left_with_a_broken_device_get_another() {
     let world = World::start().await;
     world.nodes(2, 1, 20).await;
     world.gpu_class().await;
     world.devices("n1", 1, json!({})).await;
     let cordon = json!({"spec": {"unschedulable": true}});
-    world.send(Method::PATCH, &format!("{NODES}/n0"), cordon).await.unwrap();
+    world.patch(&format!("{NODES}/n0"), cordon).await;
     let mut claim = world.device_claim("c", 1).await;
     let mut reserved = Vec::new();
     for name in ["a", "b"] {

@@ -7,7 +7,6 @@ use berth_scheduler::SchedulerOptions;
 use serde_json::{Value, json};
 
 use super::devices::world_with_devices;
-use super::support::devices::*;
 use super::support::*;
 
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
@@ -42,12 +41,12 @@ fn consumer(group: &Value) -> Value {
         "uid": group["metadata"]["uid"]}])
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_gang_shares_the_claim_that_is_made_for_it_until_it_is_gone() {
     let world = world_with_devices(2, 1).await;
     let mut options = ControllerOptions::default();
     options.feature_gates.dra_workload_resource_claims = true;
-    let _controllers = controllers_with(&world, options);
+    world.control(options);
     let scheduler = world.schedule(sharing()).await;
     let request = json!({"name": "gpu", "exactly": {"deviceClassName": "gpu"}});
     let template = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "one"},
@@ -88,7 +87,7 @@ async fn a_gang_shares_the_claim_that_is_made_for_it_until_it_is_gone() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_pods_of_a_basic_group_share_a_named_claim_one_after_the_other() {
     let world = world_with_devices(3, 1).await;
     let scheduler = world.schedule(sharing()).await;

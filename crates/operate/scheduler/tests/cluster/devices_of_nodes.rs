@@ -41,7 +41,7 @@ fn with_cpu(mut pod: Value, cpu: &str) -> Value {
     pod
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_status_is_written_before_the_binding_and_counts_for_other_pods() {
     let world = world(json!({})).await;
     let scheduler = world.schedule(counting()).await;
@@ -66,7 +66,7 @@ async fn the_status_is_written_before_the_binding_and_counts_for_other_pods() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_status_is_taken_back_when_the_devices_fail() {
     let world = world(json!({"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]})).await;
     let scheduler = world.schedule(counting()).await;

@@ -1,6 +1,7 @@
 //! Preemption for devices, which a profile enables.
 
 use berth_api::config::SchedulerConfig;
+use berth_controllers::ControllerOptions;
 use berth_engine::Settings;
 use berth_scheduler::SchedulerOptions;
 use serde_json::{Value, json};
@@ -41,10 +42,10 @@ async fn fill(world: &World) {
     world.until_n_bound(3).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_are_evicted_for_the_devices_of_their_claims() {
     let world = full_world().await;
-    let _controllers = controllers(&world);
+    world.control(ControllerOptions::default());
     let scheduler = world.schedule(preempting_for_devices()).await;
     fill(&world).await;
     // It waits for a device, and is not to get one that the next pod preempts for.
@@ -64,7 +65,7 @@ async fn pods_are_evicted_for_the_devices_of_their_claims() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn without_the_argument_no_pod_is_evicted_for_devices() {
     let world = full_world().await;
     let scheduler = world.schedule(impatient()).await;
@@ -79,7 +80,7 @@ async fn without_the_argument_no_pod_is_evicted_for_devices() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_preemptor_waits_until_the_claims_of_its_victims_are_deallocated() {
     let world = full_world().await;
     let scheduler = world.schedule(preempting_for_devices()).await;
@@ -94,10 +95,9 @@ async fn a_preemptor_waits_until_the_claims_of_its_victims_are_deallocated() {
     world.pod(pod("later", "x")).await;
     world.until_bound("later").await;
     assert_eq!(world.node_of("big").await, "");
-    let controllers = controllers(&world);
+    world.control(ControllerOptions::default());
     assert_eq!(world.until_bound("big").await, "n0");
     assert_eq!(scheduler.shows().n_preempted, 1);
     world.verify_devices().await;
-    drop(controllers);
     scheduler.stopped().await;
 }

@@ -7,7 +7,7 @@ use berth_client::events::{
 };
 use tokio_util::sync::CancellationToken;
 
-use berth_faults::{Fault, Proxy};
+use berth_faults::Fault;
 
 use super::support::*;
 
@@ -29,7 +29,7 @@ fn event(name: &str, note: &str) -> NewEvent {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_repeated_event_is_counted_in_its_series() {
     let world = World::start().await;
     let options = RecorderOptions {
@@ -56,12 +56,12 @@ async fn a_repeated_event_is_counted_in_its_series() {
     assert_eq!((recorder.written(), recorder.dropped()), (6, 0));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn events_that_cannot_be_written_are_dropped_counted_and_do_not_block() {
     let world = World::start().await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     proxy.rule(|_| Fault::Hang);
-    let client = berth_client::connect::client(proxy.config()).unwrap();
+    let client = berth_client::connect::client(proxy.connection()).unwrap();
     let options = RecorderOptions { queue: 10, ..RecorderOptions::new("berth", "test") };
     let recorder = EventRecorder::start(client, options, CancellationToken::new());
     (0..100).for_each(|i| recorder.record(event(&format!("p{i}"), "no room")));

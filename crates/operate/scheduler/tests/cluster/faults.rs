@@ -22,7 +22,7 @@ async fn burst(world: &World) {
 async fn with_proxy() -> (World, Proxy) {
     let world = World::start().await;
     world.nodes(N_NODES, 3, 20).await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     (world, proxy)
 }
 
@@ -35,7 +35,8 @@ async fn ends_well(world: &World, proxy: &Proxy, scheduler: Scheduler, least_fau
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Over connections, which break.
+#[tokio::test]
 async fn bindings_with_errors_or_lost_answers_are_looked_up() {
     let (world, proxy) = with_proxy().await;
     let mut n = 0;
@@ -54,12 +55,12 @@ async fn bindings_with_errors_or_lost_answers_are_looked_up() {
             _ => Fault::None,
         }
     });
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.listen().await, impatient()).await;
     burst(&world).await;
     ends_well(&world, &proxy, scheduler, 20).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_scheduler_respects_retry_after() {
     let (world, proxy) = with_proxy().await;
     let requests: Arc<Mutex<Vec<(String, Instant, bool)>>> = Arc::default();
@@ -73,7 +74,7 @@ async fn the_scheduler_respects_retry_after() {
         seen.push((request.uri.path().to_owned(), Instant::now(), is_refused));
         if is_refused { Fault::Answer(429) } else { Fault::None }
     });
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     burst(&world).await;
     ends_well(&world, &proxy, scheduler, 5).await;
     let requests = requests.lock().unwrap().clone();
@@ -86,10 +87,10 @@ async fn the_scheduler_respects_retry_after() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn scheduling_continues_after_all_requests_failed_for_a_while() {
     let (world, proxy) = with_proxy().await;
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     scheduler.until("ready", |s| s.is_ready()).await;
     let mut n = 0;
     proxy.rule(move |request| {
@@ -105,10 +106,10 @@ async fn scheduling_continues_after_all_requests_failed_for_a_while() {
     ends_well(&world, &proxy, scheduler, 30).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_hanging_server_is_detected() {
     let (world, proxy) = with_proxy().await;
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     scheduler.until("ready", |s| s.is_ready()).await;
     let hang_until = tokio::time::Instant::now() + Duration::from_secs(3);
     proxy.cut();
@@ -117,7 +118,8 @@ async fn a_hanging_server_is_detected() {
     ends_well(&world, &proxy, scheduler, 5).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Over connections, which break.
+#[tokio::test]
 async fn broken_watches_and_expired_versions_lose_no_event() {
     let (world, proxy) = with_proxy().await;
     let mut n = 0;
@@ -125,7 +127,7 @@ async fn broken_watches_and_expired_versions_lose_no_event() {
         n += usize::from(is_resumed_watch(request));
         if is_resumed_watch(request) && n % 3 == 0 { Fault::Answer(410) } else { Fault::None }
     });
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.listen().await, impatient()).await;
     let cutter = tokio::spawn({
         let proxy = proxy.clone();
         async move {
@@ -153,7 +155,7 @@ async fn broken_watches_and_expired_versions_lose_no_event() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_node_deleted_during_bindings_loses_no_pod() {
     let (world, proxy) = with_proxy().await;
     let mut n = 0;
@@ -166,7 +168,7 @@ async fn a_node_deleted_during_bindings_loses_no_pod() {
             _ => Fault::None,
         }
     });
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     let pods = tokio::spawn({
         let client = world.client.clone();
         async move {
@@ -190,7 +192,7 @@ async fn a_node_deleted_during_bindings_loses_no_pod() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_server_without_streaming_lists_is_listed_in_pages() {
     let (world, proxy) = with_proxy().await;
     proxy.rule(|request| match request.uri.query() {
@@ -198,7 +200,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
         _ => Fault::None,
     });
     burst(&world).await;
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     // Nodes, pods, and the six other kinds.
     ends_well(&world, &proxy, scheduler, 8).await;
 }
@@ -212,7 +214,7 @@ async fn a_condition_is_written_after(n_answers: usize, code: u16, options: Sche
         n += usize::from(is_status);
         if is_status && n <= n_answers { Fault::Answer(code) } else { Fault::None }
     });
-    let scheduler = start_scheduler(proxy.config(), options).await;
+    let scheduler = start_scheduler(proxy.connection(), options).await;
     let mut pod = pod("large", "large");
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1000".into();
     world.pod(pod).await;
@@ -221,32 +223,32 @@ async fn a_condition_is_written_after(n_answers: usize, code: u16, options: Sche
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_condition_that_conflicts_with_another_write_is_written_again() {
     a_condition_is_written_after(2, 409, impatient()).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_condition_that_could_not_be_written_is_written_later() {
     let options = SchedulerOptions { flush_after: Duration::from_secs(1), ..impatient() };
     // As many as one write is tried.
     a_condition_is_written_after(4, 500, options).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_condition_that_was_forbidden_is_written_when_the_permission_is_back() {
     let options = SchedulerOptions { flush_after: Duration::from_secs(1), ..impatient() };
     a_condition_is_written_after(2, 403, options).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_condition_that_arrives_after_the_binding_changes_nothing() {
     let (world, proxy) = with_proxy().await;
     proxy.rule(|request| {
         let is_status = request.method == http::Method::PATCH && request.uri.path().ends_with("/status");
         if is_status { Fault::Delay(Duration::from_secs(1)) } else { Fault::None }
     });
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     let mut pod = pod("waits", "waits");
     pod["spec"]["nodeSelector"] = serde_json::json!({"topology.kubernetes.io/zone": "new"});
     world.pod(pod).await;

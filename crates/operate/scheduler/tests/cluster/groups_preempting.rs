@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use berth_faults::{Fault, Proxy};
+use berth_faults::Fault;
 use berth_scheduler::SchedulerOptions;
 use serde_json::json;
 
 use super::support::groups::*;
 use super::support::*;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_group_that_is_decided_again_before_its_victims_are_evicted_still_evicts_them() {
     let world = World::start().await;
     classes(&world).await;
     world.nodes(2, 1, 1).await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     let options = SchedulerOptions { flush_after: Duration::from_millis(100), ..impatient() };
-    let scheduler = start_scheduler(proxy.config(), options).await;
+    let scheduler = start_scheduler(proxy.connection(), options).await;
     for i in 0..2 {
         world.pod(of_class(pod(&format!("low-{i}"), "low"), "low")).await;
     }
@@ -33,7 +33,7 @@ async fn a_group_that_is_decided_again_before_its_victims_are_evicted_still_evic
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_group_preempts_for_all_of_its_members_or_for_none() {
     let world = World::start().await;
     classes(&world).await;
@@ -62,7 +62,7 @@ async fn a_group_preempts_for_all_of_its_members_or_for_none() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn victims_of_a_group_are_told_so_in_the_words_of_kube_scheduler() {
     let world = World::start().await;
     classes(&world).await;
@@ -81,7 +81,7 @@ async fn victims_of_a_group_are_told_so_in_the_words_of_kube_scheduler() {
     let object = world.get(&format!("{POD_GROUPS}/high")).await;
     let uid = object["metadata"]["uid"].as_str().unwrap();
     for victim in ["low-0", "low-1"] {
-        let event = world.until_event(victim, "Preempted").await;
+        let event = world.until_event("Pod", victim, "Preempted").await;
         assert_eq!(event["note"], format!("Preempted by podgroup {uid} on node cluster"));
         assert_eq!(
             (&event["related"]["kind"], &event["related"]["name"]),
@@ -94,7 +94,7 @@ async fn victims_of_a_group_are_told_so_in_the_words_of_kube_scheduler() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn victims_of_the_pods_of_a_basic_group_are_preempted_by_the_group() {
     let world = World::start().await;
     classes(&world).await;
@@ -107,13 +107,13 @@ async fn victims_of_the_pods_of_a_basic_group_are_preempted_by_the_group() {
         "spec": spec});
     let object = world.create(POD_GROUPS, object).await;
     world.pod(of_class(member("high-0", "high"), "high")).await;
-    let event = world.until_event("low", "Preempted").await;
+    let event = world.until_event("Pod", "low", "Preempted").await;
     let uid = object["metadata"]["uid"].as_str().unwrap();
     assert_eq!(event["note"], format!("Preempted by podgroup {uid} on node cluster"));
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_group_that_is_disrupted_as_a_whole_is_preempted_on_all_nodes() {
     let world = World::start().await;
     classes(&world).await;
@@ -144,7 +144,7 @@ async fn a_group_that_is_disrupted_as_a_whole_is_preempted_on_all_nodes() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_priority_of_a_group_counts_instead_of_that_of_its_pods() {
     let world = World::start().await;
     classes(&world).await;

@@ -25,17 +25,17 @@ pub fn replica(name: &str) -> SchedulerOptions {
 }
 
 pub async fn two_replicas(world: &World) -> (Proxy, Scheduler, Proxy, Scheduler) {
-    let first_proxy = Proxy::start(world.server.admin_config()).await;
-    let first = start_scheduler(first_proxy.config(), replica("first")).await;
+    let first_proxy = world.proxy();
+    let first = start_scheduler(first_proxy.connection(), replica("first")).await;
     first.until("leader", |s| s.leads && s.is_ready()).await;
-    let second_proxy = Proxy::start(world.server.admin_config()).await;
-    let second = start_scheduler(second_proxy.config(), replica("second")).await;
+    let second_proxy = world.proxy();
+    let second = start_scheduler(second_proxy.connection(), replica("second")).await;
     second.until("waiting for the lease", |s| s.is_ready()).await;
     assert!(!second.shows().leads);
     (first_proxy, first, second_proxy, second)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn when_the_leader_is_killed_during_a_burst_the_standby_continues() {
     let world = World::start().await;
     world.nodes(N_NODES, 3, 20).await;
@@ -56,7 +56,7 @@ async fn when_the_leader_is_killed_during_a_burst_the_standby_continues() {
     second.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_stops_binding_before_the_next_one_starts() {
     let world = World::start().await;
     world.nodes(N_NODES, 3, 20).await;
@@ -87,7 +87,7 @@ async fn a_leader_that_cannot_renew_stops_binding_before_the_next_one_starts() {
     drop(first);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_stopped_leader_releases_the_lease() {
     let world = World::start().await;
     world.nodes(2, 1, 10).await;

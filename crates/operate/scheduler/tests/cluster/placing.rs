@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use http::Method;
 use serde_json::json;
 
 use berth_client::serving::ServingOptions;
@@ -10,7 +9,7 @@ use berth_scheduler::SchedulerOptions;
 
 use super::support::*;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_with_rules_about_each_other_are_bound_to_allowed_nodes() {
     let world = World::start().await;
     world.nodes(8, 2, 20).await;
@@ -22,13 +21,13 @@ async fn pods_with_rules_about_each_other_are_bound_to_allowed_nodes() {
     verify::all_is_well(&world, 60).await;
     scheduler.until("all are counted", |s| s.n_bound == 60 && s.n_queued() == 0).await;
 
-    let event = world.until_event("web-0", "Scheduled").await;
+    let event = world.until_event("Pod", "web-0", "Scheduled").await;
     let node = world.node_of("web-0").await;
     assert_eq!(event["note"], format!("Successfully assigned default/web-0 to {node}"));
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_of_other_schedulers_and_bound_pods_are_counted_and_not_changed() {
     let world = World::start().await;
     world.nodes(1, 1, 2).await;
@@ -51,7 +50,7 @@ async fn pods_of_other_schedulers_and_bound_pods_are_counted_and_not_changed() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_of_the_default_scheduler_are_scheduled_if_configured() {
     let world = World::start().await;
     world.nodes(1, 1, 2).await;
@@ -64,7 +63,7 @@ async fn pods_of_the_default_scheduler_are_scheduled_if_configured() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_pod_with_higher_priority_gets_the_last_place() {
     let world = World::start().await;
     world.nodes(1, 1, 1).await;
@@ -85,7 +84,7 @@ async fn the_pod_with_higher_priority_gets_the_last_place() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_gated_pod_waits_until_its_gates_are_removed() {
     let world = World::start().await;
     world.nodes(1, 1, 2).await;
@@ -98,12 +97,12 @@ async fn a_gated_pod_waits_until_its_gates_are_removed() {
     world.until_bound("other").await;
     assert_eq!(world.node_of("gated").await, "");
     let open = json!({"spec": {"schedulingGates": []}});
-    world.send(Method::PATCH, &format!("{PODS}/gated"), open).await.unwrap();
+    world.patch(&format!("{PODS}/gated"), open).await;
     world.until_bound("gated").await;
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_recreated_under_the_same_name_is_another_pod() {
     let world = World::start().await;
     world.nodes(1, 1, 1).await;
@@ -118,7 +117,7 @@ async fn a_pod_recreated_under_the_same_name_is_another_pod() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn health_readiness_and_metrics_are_served() {
     let world = World::start().await;
     world.nodes(2, 1, 2).await;

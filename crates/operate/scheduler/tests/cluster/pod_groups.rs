@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use berth_controllers::ControllerOptions;
-use berth_faults::{Fault, Proxy, is_binding};
+use berth_faults::{Fault, is_binding};
 use berth_scheduler::SchedulerOptions;
-use http::Method;
 use serde_json::{Value, json};
 
-use super::support::devices::controllers_with;
 use super::support::groups::*;
 use super::support::*;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn members_wait_until_the_required_ones_exist() {
     let world = World::start().await;
     world.nodes(2, 1, 10).await;
@@ -31,10 +29,7 @@ async fn members_wait_until_the_required_ones_exist() {
     world.pod(pod("single", "x")).await;
     world.until_bound("single").await;
     assert_eq!(nodes_of(&world, "m-").await, ["", "", ""]);
-    world
-        .send(Method::PATCH, &format!("{PODS}/m-2"), json!({"spec": {"schedulingGates": null}}))
-        .await
-        .unwrap();
+    world.patch(&format!("{PODS}/m-2"), json!({"spec": {"schedulingGates": null}})).await;
     world.until_n_bound(4).await;
     until_status(&world, "team", "True", "Scheduled").await;
     // Those that have a node count for late members.
@@ -54,7 +49,7 @@ fn owned(name: &str, owner: &Value) -> Value {
     pod
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_owner_of_pods_says_how_many_they_are_and_scaling_needs_no_edit() {
     let world = World::start().await;
     world.nodes(2, 1, 10).await;
@@ -81,16 +76,16 @@ async fn the_owner_of_pods_says_how_many_they_are_and_scaling_needs_no_edit() {
     }
     until_message(&world, "web-1", "pod group default/ReplicaSet/web: 2 of at least 3 pods exist").await;
     assert_eq!(nodes_of(&world, "web-").await, ["", ""]);
-    world.send(Method::PATCH, &format!("{sets}/web"), json!({"spec": {"replicas": 2}})).await.unwrap();
+    world.patch(&format!("{sets}/web"), json!({"spec": {"replicas": 2}})).await;
     world.until_n_bound(4).await;
-    world.send(Method::PATCH, &format!("{sets}/web"), json!({"spec": {"replicas": 3}})).await.unwrap();
+    world.patch(&format!("{sets}/web"), json!({"spec": {"replicas": 3}})).await;
     world.pod(owned("web-2", &set)).await;
     world.until_n_bound(5).await;
     scheduler.stopped().await;
     verify::all_is_well(&world, 5).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_workload_makes_a_group_of_a_deployment_and_of_pods_that_were_there_before() {
     let world = World::start().await;
     world.nodes(1, 1, 3).await;
@@ -131,7 +126,7 @@ async fn a_workload_makes_a_group_of_a_deployment_and_of_pods_that_were_there_be
     verify::all_is_well(&world, 3).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_that_require_each_other_are_bound() {
     let world = World::start().await;
     world.nodes(4, 2, 1).await;
@@ -143,7 +138,7 @@ async fn pods_that_require_each_other_are_bound() {
     verify::all_is_well(&world, 2).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_group_that_does_not_fit_is_bound_when_it_does() {
     let world = World::start().await;
     world.nodes(4, 2, 1).await;
@@ -160,7 +155,7 @@ async fn a_group_that_does_not_fit_is_bound_when_it_does() {
     .await;
     let condition = until_status(&world, "team", "False", "Unschedulable").await;
     assert!(condition["message"].as_str().unwrap().contains("Insufficient cpu"), "{condition}");
-    let event = world.until_event("m-1", "FailedScheduling").await;
+    let event = world.until_event("Pod", "m-1", "FailedScheduling").await;
     assert!(event["note"].as_str().unwrap().starts_with("pod group default/team: "), "{event}");
     // It holds no room.
     world.pod(pod("single", "x")).await;
@@ -174,7 +169,7 @@ async fn a_group_that_does_not_fit_is_bound_when_it_does() {
     verify::all_is_well(&world, 4).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn deleted_and_relabelled_members_do_not_count() {
     let world = World::start().await;
     world.nodes(2, 1, 10).await;
@@ -193,24 +188,24 @@ async fn deleted_and_relabelled_members_do_not_count() {
     world.pod(labelled("c", "two")).await;
     until_message(&world, "c", "pod group default/two: 1 of at least 2 pods exist").await;
     let group = json!({"metadata": {"annotations": {"scheduling.berth.dev/group": "two"}}});
-    world.send(Method::PATCH, &format!("{PODS}/b"), group).await.unwrap();
+    world.patch(&format!("{PODS}/b"), group).await;
     world.until_n_bound(2).await;
     // Without a group, a pod is placed by itself.
     world.pod(labelled("d", "three")).await;
     until_message(&world, "d", "pod group default/three").await;
     let none = json!({"metadata": {"annotations": {"scheduling.berth.dev/group": null,
         "scheduling.berth.dev/group-min": null}}});
-    world.send(Method::PATCH, &format!("{PODS}/d"), none).await.unwrap();
+    world.patch(&format!("{PODS}/d"), none).await;
     world.until_bound("d").await;
     scheduler.until("no pod is queued", |s| s.n_queued() == 0).await;
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_group_of_which_some_bindings_fail_is_completed() {
     let world = World::start().await;
     world.nodes(4, 2, 10).await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     // The first three requests are refused.
     let left = std::sync::atomic::AtomicUsize::new(3);
     proxy.rule(move |request| {
@@ -221,7 +216,7 @@ async fn a_group_of_which_some_bindings_fail_is_completed() {
             false => Fault::None,
         }
     });
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     gang(&world, "team", 8, Some(ZONE)).await;
     for i in 0..8 {
         world.pod(member(&format!("m-{i}"), "team")).await;
@@ -235,7 +230,7 @@ async fn a_group_of_which_some_bindings_fail_is_completed() {
     verify::all_is_well(&world, 8).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn when_the_leader_is_killed_while_groups_are_bound_the_standby_completes_them() {
     let world = World::start().await;
     world.nodes(24, 3, 20).await;
@@ -289,7 +284,7 @@ async fn replace_single(world: &World, new: usize) {
     world.pod(pod(&format!("single-{new}"), "x")).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn single_pods_that_follow_one_another_do_not_starve_a_group() {
     let world = World::start().await;
     world.nodes(1, 1, 2).await;
@@ -321,7 +316,7 @@ async fn single_pods_that_follow_one_another_do_not_starve_a_group() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn groups_whose_room_never_comes_do_not_starve_single_pods() {
     let world = World::start().await;
     world.nodes(2, 1, 2).await;
@@ -364,7 +359,7 @@ async fn groups_whose_room_never_comes_do_not_starve_single_pods() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn held_room_follows_changes_of_nodes_leaders_and_members() {
     let world = World::start().await;
     classes(&world).await;
@@ -405,7 +400,7 @@ async fn held_room_follows_changes_of_nodes_leaders_and_members() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_group_with_shared_claims_is_reported_and_not_decided() {
     let world = World::start().await;
     world.nodes(2, 1, 10).await;
@@ -421,14 +416,14 @@ async fn a_group_with_shared_claims_is_reported_and_not_decided() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_pods_of_an_indexed_job_are_bound_together() {
     let world = World::start().await;
     world.nodes(1, 1, 2).await;
     let scheduler = world.schedule(impatient()).await;
     let mut options = ControllerOptions::default();
     options.feature_gates.workload_with_job = true;
-    let _controllers = controllers_with(&world, options);
+    world.control(options);
     let mut spec = pod("of-the-job", "train")["spec"].take();
     spec["restartPolicy"] = "Never".into();
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},

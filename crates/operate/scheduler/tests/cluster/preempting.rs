@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_faults::{Fault, Proxy};
+use berth_faults::Fault;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ pub fn of_class(mut pod: Value, class: &str) -> Value {
     pod
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_lower_priority_pod_is_evicted_and_the_preemptor_gets_its_node() {
     let world = World::start().await;
     classes(&world).await;
@@ -49,13 +49,13 @@ async fn a_lower_priority_pod_is_evicted_and_the_preemptor_gets_its_node() {
     assert_eq!(left.len(), 1, "one victim is enough");
     assert_ne!(left[0].spec.node_name, node);
     let victim = if left[0].metadata.name == "low-0" { "low-1" } else { "low-0" };
-    let event = world.until_event(victim, "Preempted").await;
+    let event = world.until_event("Pod", victim, "Preempted").await;
     assert!(event["note"].as_str().unwrap().ends_with(&format!("on node {node}")), "{event}");
     assert_eq!(world.node_of("patient").await, "");
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_preempts_on_a_node_that_a_change_opens_for_it() {
     let world = World::start().await;
     classes(&world).await;
@@ -64,21 +64,21 @@ async fn a_pod_preempts_on_a_node_that_a_change_opens_for_it() {
     world.pod(of_class(pod("low", "low"), "low")).await;
     world.until_n_bound(1).await;
     let cordon = |unschedulable: bool| json!({"spec": {"unschedulable": unschedulable}});
-    world.send(Method::PATCH, &format!("{NODES}/n0"), cordon(true)).await.unwrap();
+    world.patch(&format!("{NODES}/n0"), cordon(true)).await;
     scheduler.until("aware of the cordoned node", |s| s.n_nodes == 1).await;
     world.pod(of_class(pod("high", "x"), "high")).await;
     world.until_refused("high").await;
-    world.send(Method::PATCH, &format!("{NODES}/n0"), cordon(false)).await.unwrap();
+    world.patch(&format!("{NODES}/n0"), cordon(false)).await;
     assert_eq!(world.until_bound("high").await, "n0");
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_nomination_is_written_before_the_victims_are_evicted() {
     let world = World::start().await;
     classes(&world).await;
     world.nodes(20, 1, 1).await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     let writes: Arc<Mutex<Vec<(String, bool)>>> = Arc::default();
     let seen = writes.clone();
     proxy.rule(move |request| {
@@ -88,7 +88,7 @@ async fn a_nomination_is_written_before_the_victims_are_evicted() {
         }
         Fault::None
     });
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     for i in 0..20 {
         world.pod(of_class(pod(&format!("low-{i}"), "low"), "low")).await;
     }
@@ -108,7 +108,7 @@ async fn a_nomination_is_written_before_the_victims_are_evicted() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_place_of_a_terminating_victim_is_reserved() {
     let world = World::start().await;
     classes(&world).await;
@@ -147,7 +147,7 @@ async fn the_place_of_a_terminating_victim_is_reserved() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_budget_is_violated_only_if_there_is_no_other_victim() {
     let world = World::start().await;
     classes(&world).await;
@@ -162,7 +162,7 @@ async fn a_budget_is_violated_only_if_there_is_no_other_victim() {
     // The test writes the status, as no controller runs here: the budget allows no disruption.
     let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1,
         "desiredHealthy": 1, "expectedPods": 1}});
-    world.send(Method::PATCH, &format!("{budgets}/guard/status"), status).await.unwrap();
+    world.patch(&format!("{budgets}/guard/status"), status).await;
     let scheduler = world.schedule(impatient()).await;
     let on = |mut pod: Value, node: &str| {
         pod["spec"]["nodeSelector"] = json!({HOSTNAME: node});
@@ -231,7 +231,7 @@ async fn preempted_by_middle(world: &World, cpu: &str) {
 
 /// Victims of a pod that must not be in their zone have replacements, which other schedulers' rules let go to other nodes of
 /// the zone: preemption never makes room.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_whose_preemptions_make_no_room_does_not_preempt_without_end() {
     let world = World::start().await;
     classes(&world).await;
@@ -272,14 +272,14 @@ async fn a_pod_whose_preemptions_make_no_room_does_not_preempt_without_end() {
 }
 
 /// Two of three equal pods may preempt; the third finds no victims while they are nominated.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn pods_whose_evictions_are_refused_preempt_after_their_back_off_until_they_are_permitted() {
     let world = World::start().await;
     classes(&world).await;
     world.nodes(2, 1, 1).await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     proxy.rule(|request| if request.method == Method::DELETE { Fault::Answer(403) } else { Fault::None });
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     for i in 0..2 {
         world.pod(of_class(pod(&format!("low-{i}"), "low"), "low")).await;
     }
@@ -304,7 +304,7 @@ async fn pods_whose_evictions_are_refused_preempt_after_their_back_off_until_the
 
 pub const FORCE: &str = "?gracePeriodSeconds=0";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_nomination_is_cleared_after_a_pod_of_higher_priority_took_the_node_without_preemption() {
     let world = world_with_nomination(2).await;
     let scheduler = world.schedule(impatient()).await;
@@ -317,7 +317,7 @@ async fn a_nomination_is_cleared_after_a_pod_of_higher_priority_took_the_node_wi
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_nomination_is_cleared_after_its_node_was_deleted() {
     let world = world_with_nomination(1).await;
     let scheduler = world.schedule(impatient()).await;
@@ -330,12 +330,12 @@ async fn a_nomination_is_cleared_after_its_node_was_deleted() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_nomination_is_cleared_if_no_candidate_remains() {
     let world = world_with_nomination(1).await;
     world.node("tainted", "z0", 1).await;
     let taint = json!({"spec": {"taints": [{"key": "tainted", "value": "true", "effect": "NoSchedule"}]}});
-    world.send(Method::PATCH, &format!("{NODES}/tainted"), taint).await.unwrap();
+    world.patch(&format!("{NODES}/tainted"), taint).await;
     let scheduler = world.schedule(impatient()).await;
     preempted_by_middle(&world, "100m").await;
     world.delete(&format!("{NODES}/n0")).await;
@@ -348,7 +348,7 @@ async fn a_nomination_is_cleared_if_no_candidate_remains() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_nomination_that_another_component_sets_is_honoured_for_a_queued_pod() {
     let world = World::start().await;
     classes(&world).await;
@@ -370,7 +370,7 @@ async fn a_nomination_that_another_component_sets_is_honoured_for_a_queued_pod()
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_prefers_the_node_that_another_component_nominated() {
     let world = World::start().await;
     classes(&world).await;
@@ -382,7 +382,7 @@ async fn a_pod_prefers_the_node_that_another_component_nominated() {
     // Without the nomination, the pod goes to the first of three equal nodes.
     world.nominate("held", json!("n2")).await;
     let open = json!({"spec": {"schedulingGates": null}});
-    world.send(Method::PATCH, &format!("{PODS}/held"), open).await.unwrap();
+    world.patch(&format!("{PODS}/held"), open).await;
     assert_eq!(world.until_bound("held").await, "n2");
     world.until_nominated("held", Value::Null).await;
 

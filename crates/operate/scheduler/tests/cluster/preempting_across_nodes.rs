@@ -2,7 +2,7 @@
 
 use berth_api::config::SchedulerConfig;
 use berth_engine::Settings;
-use berth_faults::{Fault, Proxy};
+use berth_faults::Fault;
 use berth_scheduler::SchedulerOptions;
 use http::Method;
 use serde_json::{Value, json};
@@ -65,14 +65,14 @@ async fn world_with_webs() -> World {
     world
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn victims_on_several_nodes_are_evicted_and_the_preemptor_waits_for_all_of_them() {
     let world = world_with_webs().await;
     let scheduler = world.schedule(across_nodes()).await;
     let apart = world.pod(apart()).await;
     for (victim, other) in [("web-0", "web-1"), ("web-1", "web-0")] {
         world.until_deleted(victim).await;
-        let event = world.until_event(victim, "Preempted").await;
+        let event = world.until_event("Pod", victim, "Preempted").await;
         assert!(event["note"].as_str().unwrap().ends_with("on node n0"), "{event} ({other})");
         let found = world.get(&format!("{PODS}/{victim}")).await;
         let conditions = found["status"]["conditions"].as_array().unwrap();
@@ -93,7 +93,7 @@ async fn victims_on_several_nodes_are_evicted_and_the_preemptor_waits_for_all_of
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn without_the_argument_only_victims_on_one_node_are_considered() {
     let world = world_with_webs().await;
     let scheduler = world.schedule(impatient()).await;
@@ -104,7 +104,7 @@ async fn without_the_argument_only_victims_on_one_node_are_considered() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_restarted_scheduler_waits_for_victims_on_other_nodes() {
     let world = world_with_webs().await;
     let scheduler = world.schedule(across_nodes()).await;
@@ -130,15 +130,15 @@ async fn a_restarted_scheduler_waits_for_victims_on_other_nodes() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_scheduler_that_is_killed_between_two_evictions_leaves_no_needless_ones_to_the_next() {
     let world = world_with_webs().await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     proxy.rule(|request| match request.method == Method::DELETE && request.uri.path().ends_with("/web-1") {
         true => Fault::Hang,
         false => Fault::None,
     });
-    let scheduler = start_scheduler(proxy.config(), across_nodes()).await;
+    let scheduler = start_scheduler(proxy.connection(), across_nodes()).await;
     world.pod(apart()).await;
     world.until_deleted("web-0").await;
     until("the second eviction hangs", async || {
@@ -163,15 +163,15 @@ async fn a_scheduler_that_is_killed_between_two_evictions_leaves_no_needless_one
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_preemption_whose_second_eviction_is_refused_is_completed_later() {
     let world = world_with_webs().await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     proxy.rule(|request| match request.method == Method::DELETE && request.uri.path().ends_with("/web-1") {
         true => Fault::Answer(403),
         false => Fault::None,
     });
-    let scheduler = start_scheduler(proxy.config(), across_nodes()).await;
+    let scheduler = start_scheduler(proxy.connection(), across_nodes()).await;
     world.pod(apart()).await;
     world.until_deleted("web-0").await;
     until("evictions are refused", async || {

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::support::*;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// In real time: how long a pod is pending is counted from its creation timestamp.
+#[tokio::test]
 async fn a_pod_is_bound_without_the_rules_that_it_has_been_pending_for() {
     let world = World::start().await;
     world.nodes(1, 1, 10).await;
@@ -22,7 +23,7 @@ async fn a_pod_is_bound_without_the_rules_that_it_has_been_pending_for() {
     // It has relaxed its rule, so that the equal one of the first pod does not reject it.
     world.pod(apart("second", "1s")).await;
     world.until_bound("second").await;
-    let event = world.until_event("second", "RulesRelaxed").await;
+    let event = world.until_event("Pod", "second", "RulesRelaxed").await;
     assert!(event["note"].as_str().unwrap().ends_with(&format!("required rules become preferences: {path}")));
     let pods = world.pods().await;
     let annotation = |name: &str| {

@@ -57,7 +57,7 @@ async fn monitor(world: &World) -> String {
     token(world, "monitor").await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn https_is_for_those_whom_the_api_server_allows() {
     let world = World::start().await;
     let (monitor, other) = (monitor(&world).await, token(&world, "other").await);
@@ -99,7 +99,7 @@ fn authority() -> (String, impl Fn(&str, &str) -> (String, String)) {
     (pem, sign)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn https_knows_clients_by_certificates_of_the_authorities_that_the_cluster_publishes() {
     let world = World::start().await;
     let monitor = monitor(&world).await;
@@ -134,7 +134,7 @@ async fn https_knows_clients_by_certificates_of_the_authorities_that_the_cluster
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn the_resources_of_pods_are_those_of_kube_scheduler() {
     let world = World::start().await;
     world.nodes(1, 1, 30).await;
@@ -172,7 +172,7 @@ async fn the_resources_of_pods_are_those_of_kube_scheduler() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn metrics_name_the_plugins_that_reject_pods() {
     let world = World::start().await;
     world.nodes(2, 1, 1).await;
@@ -213,14 +213,14 @@ async fn metrics_name_the_plugins_that_reject_pods() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn plain_http_is_served_on_loopback_only() {
     let world = World::start().await;
     let serving =
         ServingOptions { http: Some(SocketAddr::from(([0, 0, 0, 0], 0))), ..ServingOptions::default() };
     let options = SchedulerOptions { serving, ..impatient() };
     let stop = tokio_util::sync::CancellationToken::new();
-    let error = berth_scheduler::start(world.server.admin_config(), options, stop).await.unwrap_err();
+    let error = berth_scheduler::start(world.connection(), options, stop).await.unwrap_err();
     let is_it = matches!(error, berth_scheduler::SchedulerError::Serve(ServeError::NotLoopback(_)));
     assert!(is_it, "{error}");
 }

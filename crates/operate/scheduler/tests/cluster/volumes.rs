@@ -7,11 +7,10 @@ use berth_api::config::SchedulerConfig;
 use berth_api::read::{Manifest, ReadError, read_manifests};
 use berth_controllers::{ControllerOptions, DELAY_ANNOTATION, FAILURES_ANNOTATION, ProvisionerOptions};
 use berth_engine::Settings;
-use berth_faults::{Fault, Proxy};
+use berth_faults::Fault;
 use berth_scheduler::SchedulerOptions;
 use http::Method;
 use serde_json::{Value, json};
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::leaders::replica;
 use super::support::*;
@@ -21,15 +20,11 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Controllers with the simulated provisioner, until the guard is dropped.
-fn controllers(world: &World) -> DropGuard {
-    let stop = CancellationToken::new();
+/// Controllers with the simulated provisioner.
+fn controllers(world: &World) {
     let mut options = ControllerOptions::default();
     options.provisioner = Some(ProvisionerOptions::default());
-    // The nodes of these tests send no heartbeats.
-    options.node_monitor_grace_period = Duration::from_secs(100_000);
-    tokio::spawn(berth_controllers::run(world.client.clone(), options, stop.clone()));
-    stop.drop_guard()
+    world.control(options);
 }
 
 /// The class of the provisioner, which binds when the first pod is scheduled, and one for local volumes.
@@ -69,15 +64,14 @@ async fn claim_of(world: &World, name: &str) -> Value {
 
 /// No volume belongs to two claims, and each bound pod's claims are bound to volumes that its node can use.
 async fn verify_volumes(world: &World) {
-    let list = async |path: &str| world.get(path).await["items"].as_array().unwrap().clone();
-    let volumes = list(VOLUMES).await;
+    let volumes = world.list(VOLUMES).await;
     let mut claim_of_volume = HashMap::new();
-    let claims = list(CLAIMS).await;
+    let claims = world.list(CLAIMS).await;
     for claim in claims.iter().filter(|claim| claim["status"]["phase"] == "Bound") {
         let before = claim_of_volume.insert(&claim["spec"]["volumeName"], claim);
         assert!(before.is_none(), "two claims have a volume: {claim} {before:?}");
     }
-    let pods = list(PODS).await;
+    let pods = world.list(PODS).await;
     for pod in pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()) {
         let node = world.get(&format!("{NODES}/{}", pod["spec"]["nodeName"].as_str().unwrap())).await;
         for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
@@ -97,12 +91,12 @@ async fn verify_volumes(world: &World) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn claims_are_provisioned_for_the_nodes_of_their_pods() {
     let world = World::start().await;
     world.nodes(3, 3, 10).await;
     classes(&world).await;
-    let _controllers = controllers(&world);
+    controllers(&world);
     let scheduler = world.schedule(impatient()).await;
     for i in 0..12 {
         claim(&world, &format!("c{i}"), "zonal", json!({})).await;
@@ -131,12 +125,12 @@ async fn claims_are_provisioned_for_the_nodes_of_their_pods() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn local_volumes_are_given_to_one_claim_each() {
     let world = World::start().await;
     world.nodes(3, 1, 10).await;
     classes(&world).await;
-    let _controllers = controllers(&world);
+    controllers(&world);
     for i in 0..6 {
         local_volume(&world, &format!("v{i}"), &format!("n{}", i % 3)).await;
         claim(&world, &format!("c{i}"), "local", json!({})).await;
@@ -158,12 +152,12 @@ async fn local_volumes_are_given_to_one_claim_each() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_waits_for_its_volume_while_others_are_bound() {
     let world = World::start().await;
     world.nodes(2, 1, 10).await;
     classes(&world).await;
-    let _controllers = controllers(&world);
+    controllers(&world);
     let scheduler = world.schedule(impatient()).await;
     claim(&world, "slow", "zonal", json!({DELAY_ANNOTATION: "1h"})).await;
     world.pod(pod_with("slow", "slow")).await;
@@ -193,16 +187,16 @@ async fn a_pod_waits_for_its_volume_while_others_are_bound() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_whose_volume_cannot_be_provisioned_is_tried_again() {
     let world = World::start().await;
     world.nodes(2, 2, 10).await;
     classes(&world).await;
-    let _controllers = controllers(&world);
+    controllers(&world);
     let scheduler = world.schedule(impatient()).await;
     claim(&world, "c", "zonal", json!({FAILURES_ANNOTATION: "2"})).await;
     world.pod(pod_with("p", "c")).await;
-    let event = world.until_event("p", "FailedScheduling").await;
+    let event = world.until_event("Pod", "p", "FailedScheduling").await;
     let note = "running PreBind plugin \"VolumeBinding\": binding volumes: provisioning failed for PVC \"c\"";
     assert_eq!(event["note"], note);
     assert_eq!(event["reportingController"], "berth");
@@ -212,12 +206,12 @@ async fn a_pod_whose_volume_cannot_be_provisioned_is_tried_again() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_whose_volume_is_not_bound_in_time_is_rolled_back() {
     let world = World::start().await;
     world.nodes(1, 1, 1).await;
     classes(&world).await;
-    let _controllers = controllers(&world);
+    controllers(&world);
     let config = SchedulerConfig::from_value(&json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
         "profiles": [{"pluginConfig": [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 1}}]}],
@@ -276,12 +270,12 @@ async fn group_with_volumes(world: &World, claims: &[&str], timeout: u32) {
 
 const POD_GROUPS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn members_of_a_group_wait_for_the_volumes_of_others_and_are_taken_back_together() {
     let world = World::start().await;
     world.nodes(2, 1, 3).await;
     classes(&world).await;
-    let _controllers = controllers(&world);
+    controllers(&world);
     let scheduler = world.schedule(impatient()).await;
     group_with_volumes(&world, &["fast", "slow"], 1).await;
     let condition = world.until_refused("plain").await;
@@ -304,12 +298,12 @@ async fn members_of_a_group_wait_for_the_volumes_of_others_and_are_taken_back_to
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_group_with_a_volume_that_cannot_be_provisioned_is_tried_again() {
     let world = World::start().await;
     world.nodes(2, 1, 3).await;
     classes(&world).await;
-    let _controllers = controllers(&world);
+    controllers(&world);
     let scheduler = world.schedule(impatient()).await;
     group_with_volumes(&world, &["fast", "failing"], 60).await;
     world.until_n_bound(3).await;
@@ -319,12 +313,12 @@ async fn a_group_with_a_volume_that_cannot_be_provisioned_is_tried_again() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_condition_of_a_group_with_failing_volumes_said_that_it_is_unschedulable() {
     let world = World::start().await;
     world.nodes(2, 1, 3).await;
     classes(&world).await;
-    let _controllers = controllers(&world);
+    controllers(&world);
     let scheduler = world.schedule(impatient()).await;
     let groups = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
     let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"},
@@ -350,7 +344,7 @@ async fn world_with_wait(class: &str) -> (World, Scheduler) {
     local_volume(&world, "v", "n0").await;
     // As the controller would.
     let status = json!({"status": {"phase": "Available"}});
-    world.send(Method::PATCH, &format!("{VOLUMES}/v/status"), status).await.unwrap();
+    world.patch(&format!("{VOLUMES}/v/status"), status).await;
     let scheduler = world.schedule(impatient()).await;
     claim(&world, "c", class, json!({})).await;
     world.pod(pod_with("p", "c")).await;
@@ -358,7 +352,7 @@ async fn world_with_wait(class: &str) -> (World, Scheduler) {
     (world, scheduler)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_whose_node_is_deleted_while_it_waits_for_its_volume_returns_to_the_queue() {
     let (world, scheduler) = world_with_wait("local").await;
     until("the volume is reserved", async || {
@@ -367,7 +361,7 @@ async fn a_pod_whose_node_is_deleted_while_it_waits_for_its_volume_returns_to_th
     })
     .await;
     world.delete(&format!("{NODES}/n0")).await;
-    let event = world.until_event("p", "FailedScheduling").await;
+    let event = world.until_event("Pod", "p", "FailedScheduling").await;
     let note = "running PreBind plugin \"VolumeBinding\": binding volumes: failed to get node \"n0\": \
         node \"n0\" not found";
     assert_eq!(event["note"], note);
@@ -375,13 +369,13 @@ async fn a_pod_whose_node_is_deleted_while_it_waits_for_its_volume_returns_to_th
     // The next node of this name has the reserved volume.
     world.node("other", "z0", 10).await;
     world.node("n0", "z0", 10).await;
-    let _controllers = controllers(&world);
+    controllers(&world);
     assert_eq!(world.until_bound("p").await, "n0");
     verify_volumes(&world).await;
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_is_not_bound_to_its_node_if_the_provisioned_volume_is_elsewhere() {
     let (world, scheduler) = world_with_wait("zonal").await;
     until("the node is selected", async || {
@@ -401,20 +395,20 @@ async fn a_pod_is_not_bound_to_its_node_if_the_provisioned_volume_is_elsewhere()
     world.create(VOLUMES, volume).await;
     let bound = json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
         "spec": {"volumeName": "wrong"}});
-    world.send(Method::PATCH, &format!("{CLAIMS}/c"), bound).await.unwrap();
-    let event = world.until_event("p", "FailedScheduling").await;
+    world.patch(&format!("{CLAIMS}/c"), bound).await;
+    let event = world.until_event("Pod", "p", "FailedScheduling").await;
     let note = "running PreBind plugin \"VolumeBinding\": binding volumes: pv \"wrong\" node affinity doesn't match \
         node \"n0\": no matching NodeSelectorTerms";
     assert_eq!(event["note"], note);
     let phase = json!({"status": {"phase": "Bound"}});
-    world.send(Method::PATCH, &format!("{CLAIMS}/c/status"), phase).await.unwrap();
+    world.patch(&format!("{CLAIMS}/c/status"), phase).await;
     assert_eq!(world.until_bound("p").await, "n1");
     verify_volumes(&world).await;
     scheduler.stopped().await;
 }
 
 /// The leader is killed after it has started to bind volumes; the controllers start afterwards.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_next_leader_continues_where_volumes_were_being_bound() {
     let world = World::start().await;
     world.nodes(6, 3, 10).await;
@@ -423,10 +417,10 @@ async fn the_next_leader_continues_where_volumes_were_being_bound() {
         local_volume(&world, &format!("v{i}"), &format!("n{i}")).await;
         // As the controller would, which is not running yet.
         let status = json!({"status": {"phase": "Available"}});
-        world.send(Method::PATCH, &format!("{VOLUMES}/v{i}/status"), status).await.unwrap();
+        world.patch(&format!("{VOLUMES}/v{i}/status"), status).await;
     }
-    let proxy = Proxy::start(world.server.admin_config()).await;
-    let first = start_scheduler(proxy.config(), replica("first")).await;
+    let proxy = world.proxy();
+    let first = start_scheduler(proxy.connection(), replica("first")).await;
     first.until("leader", |s| s.leads && s.is_ready()).await;
     let second = world.schedule(replica("second")).await;
     second.until("waiting for the lease", |s| s.is_ready()).await;
@@ -437,7 +431,7 @@ async fn the_next_leader_continues_where_volumes_were_being_bound() {
     let selected =
         async |name: &str| claim_of(&world, name).await["metadata"]["annotations"][SELECTED_NODE].clone();
     let reserved = async || {
-        let volumes = world.get(VOLUMES).await["items"].as_array().unwrap().clone();
+        let volumes = world.list(VOLUMES).await;
         let of = |v: &Value| {
             let claim = v["spec"]["claimRef"]["name"].as_str()?;
             Some((claim.to_owned(), v["metadata"]["name"].as_str()?.to_owned()))
@@ -453,7 +447,7 @@ async fn the_next_leader_continues_where_volumes_were_being_bound() {
     first.handle.abort();
     proxy.rule(|_| Fault::Hang);
     second.until("leader", |s| s.leads).await;
-    let _controllers = controllers(&world);
+    controllers(&world);
     world.until_n_bound(4).await;
     assert_eq!(nodes, [world.node_of("z0").await, world.node_of("z1").await]);
     for claim in ["l0", "l1"] {
@@ -464,13 +458,13 @@ async fn the_next_leader_continues_where_volumes_were_being_bound() {
     second.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn writes_of_volumes_that_fail_are_tried_again() {
     let world = World::start().await;
     world.nodes(3, 3, 10).await;
     classes(&world).await;
-    let _controllers = controllers(&world);
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    controllers(&world);
+    let proxy = world.proxy();
     let mut n = 0;
     proxy.rule(move |request| {
         if request.method != Method::PATCH || !request.uri.path().contains("persistentvolume") {
@@ -484,7 +478,7 @@ async fn writes_of_volumes_that_fail_are_tried_again() {
             _ => Fault::None,
         }
     });
-    let scheduler = start_scheduler(proxy.config(), impatient()).await;
+    let scheduler = start_scheduler(proxy.connection(), impatient()).await;
     for i in 0..10 {
         let class = if i % 2 == 0 { "zonal" } else { "local" };
         if class == "local" {

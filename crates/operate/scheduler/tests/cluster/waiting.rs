@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use berth_faults::{Fault, Proxy};
-use http::Method;
+use berth_faults::Fault;
 use serde_json::json;
 
 use berth_api::object::PodLimits;
@@ -11,7 +10,7 @@ use berth_scheduler::SchedulerOptions;
 
 use super::support::*;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_unschedulable_pod_gets_a_reason_and_is_retried_when_it_may_fit() {
     let world = World::start().await;
     world.nodes(2, 1, 5).await;
@@ -28,7 +27,7 @@ async fn an_unschedulable_pod_gets_a_reason_and_is_retried_when_it_may_fit() {
         "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules. preemption: 0/2 nodes are \
          available: 2 No preemption victims found for incoming pod."
     );
-    let event = world.until_event("web-2", "FailedScheduling").await;
+    let event = world.until_event("Pod", "web-2", "FailedScheduling").await;
     let note = event["note"].as_str().unwrap();
     assert!(note.starts_with(condition["message"].as_str().unwrap()), "{note}");
     assert!(note.contains("Bottleneck: spec.affinity.podAntiAffinity"), "{note}");
@@ -39,7 +38,7 @@ async fn an_unschedulable_pod_gets_a_reason_and_is_retried_when_it_may_fit() {
 
     // A label that no rule uses changes nothing; another node makes the pod schedulable.
     let label = json!({"metadata": {"labels": {"color": "blue"}}});
-    world.send(Method::PATCH, &format!("{NODES}/n0"), label).await.unwrap();
+    world.patch(&format!("{NODES}/n0"), label).await;
     world.node("n2", "z0", 5).await;
     assert_eq!(world.until_bound("web-2").await, "n2");
     scheduler.until("one attempt failed", |s| s.n_bound == 3 && s.n_unschedulable == 1).await;
@@ -47,7 +46,7 @@ async fn an_unschedulable_pod_gets_a_reason_and_is_retried_when_it_may_fit() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn of_four_hundred_equivalent_pods_only_as_many_are_tried_as_fit() {
     let world = World::start().await;
     world.nodes(1, 1, 1).await;
@@ -67,7 +66,7 @@ async fn of_four_hundred_equivalent_pods_only_as_many_are_tried_as_fit() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_deleted_pod_makes_room_for_an_unschedulable_one() {
     let world = World::start().await;
     world.nodes(1, 1, 1).await;
@@ -81,12 +80,12 @@ async fn a_deleted_pod_makes_room_for_an_unschedulable_one() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_unschedulable_pod_is_retried_after_a_toleration_is_added() {
     let world = World::start().await;
     world.nodes(1, 1, 10).await;
     let taint = json!({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}});
-    world.send(Method::PATCH, &format!("{NODES}/n0"), taint).await.unwrap();
+    world.patch(&format!("{NODES}/n0"), taint).await;
     let scheduler = world.schedule(impatient()).await;
     world.pod(pod("tolerant", "x")).await;
     let condition = world.until_refused("tolerant").await;
@@ -95,12 +94,12 @@ async fn an_unschedulable_pod_is_retried_after_a_toleration_is_added() {
     let mut tolerations = world.get(&format!("{PODS}/tolerant")).await["spec"]["tolerations"].clone();
     tolerations.as_array_mut().unwrap().push(json!({"key": "a", "operator": "Exists"}));
     let added = json!({"spec": {"tolerations": tolerations}});
-    world.send(Method::PATCH, &format!("{PODS}/tolerant"), added).await.unwrap();
+    world.patch(&format!("{PODS}/tolerant"), added).await;
     assert_eq!(world.until_bound("tolerant").await, "n0");
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_cache_matches_fresh_lists() {
     let world = World::start().await;
     world.nodes(4, 2, 30).await;
@@ -123,11 +122,11 @@ async fn the_cache_matches_fresh_lists() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn changes_that_the_watch_misses_are_found_by_comparison_and_corrected() {
     let world = World::start().await;
     world.nodes(1, 1, 10).await;
-    let proxy = Proxy::start(world.server.admin_config()).await;
+    let proxy = world.proxy();
     let options = SchedulerOptions {
         resync_interval: Duration::from_millis(50),
         resync_grace: Duration::from_millis(100),
@@ -135,7 +134,7 @@ async fn changes_that_the_watch_misses_are_found_by_comparison_and_corrected() {
         watch_idle_timeout: Duration::from_secs(3600),
         ..impatient()
     };
-    let scheduler = start_scheduler(proxy.config(), options).await;
+    let scheduler = start_scheduler(proxy.connection(), options).await;
     world.pod(pod("told", "x")).await;
     world.until_bound("told").await;
     scheduler.until("the binding is reported", |s| s.n_bound == 1 && s.queue.in_flight == 0).await;
@@ -154,7 +153,7 @@ async fn changes_that_the_watch_misses_are_found_by_comparison_and_corrected() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_unschedulable_for_long_is_retried_without_an_event() {
     let world = World::start().await;
     world.nodes(1, 1, 1).await;
@@ -170,7 +169,7 @@ async fn a_pod_unschedulable_for_long_is_retried_without_an_event() {
     scheduler.stopped().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_pod_with_too_many_rules_is_parked_until_the_limit_allows_it() {
     let world = World::start().await;
     world.nodes(1, 1, 5).await;
@@ -184,7 +183,7 @@ async fn a_pod_with_too_many_rules_is_parked_until_the_limit_allows_it() {
     let message = "spec.tolerations has 32 entries, more than 20 (option --max-rule-entries of the scheduler): \
                    the pod is not scheduled";
     assert_eq!((&condition["reason"], &condition["message"]), (&json!("Unschedulable"), &json!(message)));
-    assert_eq!(world.until_event("large", "FailedScheduling").await["note"], message);
+    assert_eq!(world.until_event("Pod", "large", "FailedScheduling").await["note"], message);
     world.pod(pod("plain", "x")).await;
     world.until_bound("plain").await;
     scheduler.until("parked", |s| s.n_bound == 1 && s.queue.gated == 1).await;

@@ -1,14 +1,12 @@
 //! A console that an API server guards: viewers have tokens of the cluster.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use berth_apiserver::{ApiServer, ServerOptions};
+use berth_client::connect;
 use berth_client::delegated::DelegatedAuthorizer;
-use berth_client::{call, connect};
 use berth_console_server::{Authenticator, Console};
-use http::Method;
-use serde_json::{Value, json};
+use berth_faults::{Fault, TestServer};
+use serde_json::json;
 
 use crate::client::{Answer, Served, serve_to, serve_with, state};
 use crate::writes::{digest, writer};
@@ -16,27 +14,21 @@ use crate::writes::{digest, writer};
 const NODE: &str =
     "{apiVersion: v1, kind: Node, metadata: {name: node-a}, status: {allocatable: {cpu: 2, pods: 10}}}";
 
-async fn create(client: &kube::Client, path: &str, object: Value) -> Value {
-    let body = object.to_string().into_bytes();
-    let request = call::with_body(Method::POST, path, "application/json", body);
-    call::json(client, request, Duration::from_secs(60)).await.unwrap()
-}
-
 /// A token of a new service account, which may list these resources.
-async fn token(client: &kube::Client, name: &str, resources: &[&str]) -> String {
+async fn token(server: &TestServer, name: &str, resources: &[&str]) -> String {
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    create(client, accounts, json!({"metadata": {"name": name}})).await;
+    server.create(accounts, json!({"metadata": {"name": name}})).await;
     let rules = json!([{"apiGroups": [""], "resources": resources, "verbs": ["list"]}]);
-    create(client, &format!("{rbac}/clusterroles"), json!({"metadata": {"name": name}, "rules": rules}))
-        .await;
+    let role = json!({"metadata": {"name": name}, "rules": rules});
+    server.create(&format!("{rbac}/clusterroles"), role).await;
     let binding = json!({"metadata": {"name": name},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}]});
-    create(client, &format!("{rbac}/clusterrolebindings"), binding).await;
+    server.create(&format!("{rbac}/clusterrolebindings"), binding).await;
     let path = format!("{accounts}/{name}/token");
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    create(client, &path, request).await["status"]["token"].as_str().unwrap().to_owned()
+    server.create(&path, request).await["status"]["token"].as_str().unwrap().to_owned()
 }
 
 async fn login(served: &Served, token: &str) -> Answer {
@@ -49,12 +41,13 @@ async fn login(served: &Served, token: &str) -> Answer {
     served.send("POST /login", &headers, form.as_bytes()).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn viewers_need_a_token_of_the_cluster_and_the_right_to_list() {
-    let server = ApiServer::start(ServerOptions::default()).await.unwrap();
-    let client = connect::client(server.admin_config()).unwrap();
-    let viewer = token(&client, "viewer", &["nodes", "pods"]).await;
-    let limited = token(&client, "limited", &["nodes"]).await;
+    let server = TestServer::start().await;
+    let viewer = token(&server, "viewer", &["nodes", "pods"]).await;
+    let limited = token(&server, "limited", &["nodes"]).await;
+    let proxy = server.proxy();
+    let client = connect::client(proxy.connection()).unwrap();
     let authorizer = Arc::new(DelegatedAuthorizer::new(client, Vec::new()));
     let served = serve_to(Console::new(state(NODE)), false, Authenticator::Delegated(authorizer)).await;
 
@@ -79,18 +72,18 @@ async fn viewers_need_a_token_of_the_cluster_and_the_right_to_list() {
     }
     let bearer = format!("Authorization: Bearer {limited}");
     assert_eq!(served.send("GET /", &[served.host(), bearer], b"").await.status, 403);
-    server.shutdown().await;
+    proxy.rule(|_| Fault::Hang);
     let health = served.send("GET /healthz", &["Host: 10.0.0.1".to_owned()], b"").await;
     assert_eq!((health.status, health.body.as_str()), (200, "ok"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn writes_have_the_token_of_the_viewer_who_confirmed_them() {
-    let server = ApiServer::start(ServerOptions::default()).await.unwrap();
-    let client = connect::client(server.admin_config()).unwrap();
-    let one = token(&client, "one", &["nodes", "pods"]).await;
-    let other = token(&client, "other", &["nodes", "pods"]).await;
-    let authorizer = Authenticator::Delegated(Arc::new(DelegatedAuthorizer::new(client, Vec::new())));
+    let server = TestServer::start().await;
+    let one = token(&server, "one", &["nodes", "pods"]).await;
+    let other = token(&server, "other", &["nodes", "pods"]).await;
+    let authorizer =
+        Authenticator::Delegated(Arc::new(DelegatedAuthorizer::new(server.client.clone(), Vec::new())));
     let (write, written) = writer("");
     let served = serve_with(Console::new(state(NODE)), true, authorizer, Some(write)).await;
     let path = |step: &str| format!("/what-if/{step}?set-label=node-a+x%3D1");
@@ -107,5 +100,4 @@ async fn writes_have_the_token_of_the_viewer_who_confirmed_them() {
     let page = served.send(&line, &[served.host(), cookie], b"").await;
     assert!(page.status == 200 && page.body.contains("1 of 1 change written"), "{}", page.body);
     assert_eq!(written.lock().unwrap()[0].1.as_deref(), Some(one.as_str()));
-    server.shutdown().await;
 }

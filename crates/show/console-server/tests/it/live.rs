@@ -1,22 +1,17 @@
 //! A console that follows a cluster: the embedded API server.
 
-use std::time::Duration;
-
 use berth_api::resource::{DEVICE_CLASSES, NODES, PODS, SERVICES};
-use berth_apiserver::{ApiServer, ServerOptions};
-use berth_client::{WatchGroup, call, connect};
+use berth_client::{WatchGroup, connect};
 use berth_console::State;
 use berth_console_server::Console;
 use berth_console_server::live::{Source, follow};
+use berth_faults::{Fault, TestServer};
 use berth_simulate::SimulationOptions;
-use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Served, read_until, serve_console};
-
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until a page has a text, or has it no more, after each event about a change.
 async fn until(served: &Served, path: &str, text: &str, is_there: bool) {
@@ -31,26 +26,20 @@ async fn until(served: &Served, path: &str, text: &str, is_there: bool) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn pages_follow_the_cluster_and_say_since_when_they_do_not() {
-    let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+    let server = TestServer::start().await;
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"},
         "status": {"allocatable": {"cpu": "2", "pods": "10"}}});
-    server.import(vec![node]).await.unwrap();
-    let client = connect::client(server.admin_config()).unwrap();
+    server.create(&NODES.path(""), node).await;
+    let proxy = server.proxy();
+    let client = connect::client(proxy.connection()).unwrap();
     let console = Console::new(State::live("live", SimulationOptions::default()).unwrap());
     let sources = [(NODES, true), (PODS, true), (SERVICES, false), (DEVICE_CLASSES, false)];
     let sources = sources.map(|(resource, is_required)| Source { resource, is_required }).to_vec();
     let (sender, mut ready) = watch::channel(false);
     let stop = CancellationToken::new();
-    tokio::spawn(follow(
-        console.clone(),
-        client.clone(),
-        WatchGroup::default(),
-        sources,
-        sender,
-        stop.clone(),
-    ));
+    tokio::spawn(follow(console.clone(), client, WatchGroup::default(), sources, sender, stop.clone()));
     ready.wait_for(|ready| *ready).await.unwrap();
     let served = serve_console(console, true).await;
     let page = served.get("/topology").await.body;
@@ -58,25 +47,13 @@ async fn pages_follow_the_cluster_and_say_since_when_they_do_not() {
 
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "default"},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let request = call::with_body(
-        Method::POST,
-        &PODS.path("default"),
-        "application/json",
-        pod.to_string().into_bytes(),
-    );
-    call::json::<Value>(&client, request, TIMEOUT).await.unwrap();
+    server.create(&PODS.path("default"), pod).await;
     until(&served, "/pending", "web-0", true).await;
-    let path = PODS.object_path("default", "web-0");
-    let request = call::with_body(
-        Method::DELETE,
-        &path,
-        "application/json",
-        json!({"gracePeriodSeconds": 0}).to_string().into(),
-    );
-    call::json::<Value>(&client, request, TIMEOUT).await.unwrap();
+    server.delete_with(&PODS.object_path("default", "web-0"), json!({"gracePeriodSeconds": 0})).await;
     until(&served, "/pending", "web-0", false).await;
 
-    server.shutdown().await;
+    proxy.rule(|_| Fault::LoseAnswer);
+    proxy.cut();
     until(&served, "/pending", "Out of date since", true).await;
     assert!(served.get("/topology").await.body.contains("node-a"), "what was known is still shown");
     stop.cancel();

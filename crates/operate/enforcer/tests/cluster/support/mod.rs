@@ -4,16 +4,16 @@ pub mod journal;
 pub mod objects;
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::Pod;
-use berth_apiserver::{ApiServer, ServerOptions};
-use berth_client::call::CallError;
+use berth_client::connect::Connection;
 use berth_controllers::ControllerOptions;
 use berth_enforcer::{EnforcerOptions, Graces, Handle, HoldOptions, HoldPeriod, LimitOptions, Status};
-use berth_faults::Proxy;
-pub use berth_faults::observe::{self, DEADLINE, until};
+pub use berth_faults::observe::{DEADLINE, until};
+pub use berth_faults::{NODES, PODS, TestServer};
 use berth_kubelet::{KubeletOptions, NodeCredentials, NodeTemplate, PodTimings};
 use berth_scheduler::SchedulerOptions;
 use http::Method;
@@ -23,17 +23,22 @@ use tokio_util::sync::CancellationToken;
 use self::journal::Journal;
 pub use self::objects::*;
 
-pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 /// An hour: longer than any test.
 pub const LONG: Duration = Duration::from_secs(3600);
 
 /// A cluster without an enforcer.
 pub struct World {
-    pub server: ApiServer,
-    pub client: kube::Client,
+    server: TestServer,
     pub journal: Journal,
-    stop: CancellationToken,
+}
+
+impl Deref for World {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.server
+    }
 }
 
 /// An enforcer under test.
@@ -72,24 +77,14 @@ pub fn held_for(millis: u64) -> HoldOptions {
     HoldOptions { default: HoldPeriod::For(Duration::from_millis(millis)), ..HoldOptions::default() }
 }
 
-/// Shows the log of a test that is run with `RUST_LOG`.
-fn show_log() {
-    let filter = tracing_subscriber::EnvFilter::from_default_env();
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
-}
-
 impl World {
     /// Nodes `node-1` (or `node-01`) to `node-n`, assigned in turn to `zone-1` to `zone-z`.
     pub async fn start(n_nodes: usize, n_zones: usize) -> World {
-        show_log();
-        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
-        let client = berth_client::connect::client(server.admin_config()).unwrap();
-        let journal = Journal::start(client.clone()).await;
-        let stop = CancellationToken::new();
+        let server = TestServer::start().await;
+        let journal = Journal::start(server.client.clone()).await;
         let mut options = ControllerOptions::default();
         options.node_monitor_grace_period = LONG;
-        let admin = berth_client::connect::client(server.admin_config()).unwrap();
-        tokio::spawn(berth_controllers::run(admin, options, stop.clone()));
+        tokio::spawn(berth_controllers::run(server.client.clone(), options, server.stop()));
         let kubelet = KubeletOptions {
             templates: vec![NodeTemplate::new(n_nodes, n_zones)],
             credentials: NodeCredentials::Tokens(Arc::new(server.node_tokens())),
@@ -100,17 +95,16 @@ impl World {
             },
             ..KubeletOptions::default()
         };
-        tokio::spawn(berth_kubelet::run(server.admin_config(), kubelet, stop.clone()));
+        tokio::spawn(berth_kubelet::run(server.connection(), kubelet, server.stop()));
         let scheduler = SchedulerOptions {
             first_backoff: Duration::from_millis(100),
             longest_backoff: Duration::from_millis(500),
             ..SchedulerOptions::default()
         };
-        tokio::spawn(berth_scheduler::run(server.admin_config(), scheduler, stop.clone()));
-        let world = World { server, client, journal, stop };
+        tokio::spawn(berth_scheduler::run(server.connection(), scheduler, server.stop()));
+        let world = World { server, journal };
         until("all nodes are there", async || {
-            let nodes = world.get("/api/v1/nodes").await;
-            let n = nodes["items"].as_array().map_or(0, Vec::len);
+            let n = world.list(NODES).await.len();
             if n == n_nodes { Ok(()) } else { Err(n) }
         })
         .await;
@@ -118,43 +112,14 @@ impl World {
     }
 
     pub async fn enforce(&self, options: EnforcerOptions) -> Enforcer {
-        start_enforcer(self.server.admin_config(), options).await
-    }
-
-    pub async fn proxy(&self) -> Proxy {
-        Proxy::start(self.server.admin_config()).await
-    }
-
-    pub async fn send(&self, method: Method, path: &str, body: Value) -> Result<Value, CallError> {
-        observe::send(&self.client, method, path, body).await
-    }
-
-    pub async fn create(&self, path: &str, object: Value) -> Value {
-        self.send(Method::POST, path, object).await.unwrap()
-    }
-
-    pub async fn get(&self, path: &str) -> Value {
-        self.send(Method::GET, path, Value::Null).await.unwrap()
-    }
-
-    pub async fn patch(&self, path: &str, patch: Value) {
-        self.send(Method::PATCH, path, patch).await.unwrap();
+        start_enforcer(self.connection(), options).await
     }
 
     /// Deletes a pod and waits until it does not exist.
     pub async fn delete_pod(&self, name: &str) {
         let path = format!("{PODS}/{name}");
         self.send(Method::DELETE, &path, json!({"gracePeriodSeconds": 0})).await.unwrap();
-        self.until_gone(name).await;
-    }
-
-    pub async fn until_gone(&self, name: &str) {
-        let path = format!("{PODS}/{name}");
-        until(&format!("{name} is gone"), async || match self.send(Method::GET, &path, Value::Null).await {
-            Err(error) if error.is_not_found() => Ok(()),
-            other => Err(other.map(|pod| pod["status"]["phase"].clone())),
-        })
-        .await;
+        self.until_pod_gone(name).await;
     }
 
     pub async fn label(&self, path: &str, key: &str, value: Value) {
@@ -163,10 +128,6 @@ impl World {
 
     pub async fn label_node(&self, node: &str, key: &str, value: Value) {
         self.label(&format!("/api/v1/nodes/{node}"), key, value).await;
-    }
-
-    pub async fn pods(&self) -> Vec<Pod> {
-        berth_client::list(&self.client, &berth_client::WatchOptions::new("/api/v1/pods")).await.unwrap()
     }
 
     /// Waits until exactly `n` pods of an app exist and are ready on nodes; returns them.
@@ -201,37 +162,17 @@ impl World {
         .await
     }
 
-    /// Waits for the first event with a reason about an object.
-    pub async fn until_event(&self, kind: &str, name: &str, reason: &str) -> Value {
-        until(&format!("an event {reason} of {kind} {name}"), async || {
-            let events = self.events().await;
-            let is_it = |e: &&Value| {
-                e["reason"] == reason && e["regarding"]["name"] == name && e["regarding"]["kind"] == kind
-            };
-            let all = || events.iter().map(|e| (e["reason"].clone(), e["note"].clone())).collect::<Vec<_>>();
-            events.iter().find(is_it).cloned().ok_or_else(all)
-        })
-        .await
-    }
-
     /// All events of the enforcer.
     pub async fn events(&self) -> Vec<Value> {
-        let events = self.get("/apis/events.k8s.io/v1/events").await;
-        let mut events = events["items"].as_array().cloned().unwrap_or_default();
+        let mut events = self.list("/apis/events.k8s.io/v1/events").await;
         events.retain(|e| e["reportingController"] == "berth-enforcer");
         events
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
-pub async fn start_enforcer(config: kube::Config, options: EnforcerOptions) -> Enforcer {
+pub async fn start_enforcer(connection: impl Into<Connection>, options: EnforcerOptions) -> Enforcer {
     let stop = CancellationToken::new();
-    let handle = berth_enforcer::start(config, options, stop.clone()).await.unwrap();
+    let handle = berth_enforcer::start(connection, options, stop.clone()).await.unwrap();
     Enforcer { handle, stop }
 }
 

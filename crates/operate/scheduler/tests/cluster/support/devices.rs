@@ -1,13 +1,10 @@
 //! Devices: objects for tests, and an independent check of what is allocated.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
-use berth_controllers::ControllerOptions;
 use http::Method;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::*;
 
@@ -15,19 +12,6 @@ pub const DEVICE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/res
 const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 pub const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 pub const DRIVER: &str = "gpu.example.com";
-
-/// Controllers, until the guard is dropped.
-pub fn controllers(world: &World) -> DropGuard {
-    controllers_with(world, ControllerOptions::default())
-}
-
-pub fn controllers_with(world: &World, mut options: ControllerOptions) -> DropGuard {
-    let stop = CancellationToken::new();
-    // The nodes of these tests send no heartbeats.
-    options.node_monitor_grace_period = Duration::from_secs(100_000);
-    tokio::spawn(berth_controllers::run(world.client.clone(), options, stop.clone()));
-    stop.drop_guard()
-}
 
 impl World {
     /// The class `gpu`, which also provides an extended resource.
@@ -88,7 +72,7 @@ impl World {
     /// Allocations are right by the check of `berth_testkit`, each reservation has a living pod, and each bound pod has its claims, on devices of its
     /// node.
     pub async fn verify_devices(&self) {
-        let list = async |path: &str| self.get(path).await["items"].as_array().unwrap().clone();
+        let list = async |path: &str| self.list(path).await;
         let (claims, pods) = (list(DEVICE_CLAIMS).await, list(PODS).await);
         let living: HashSet<&str> = pods.iter().map(|pod| pod["metadata"]["uid"].as_str().unwrap()).collect();
         let (all, slices) = (typed(&claims), typed(&list(SLICES).await));

@@ -5,29 +5,34 @@ pub mod groups;
 pub mod journal;
 pub mod verify;
 
+use std::ops::Deref;
 use std::time::Duration;
 
-use berth_api::object::Pod;
 pub use berth_api::syntax::labels::HOSTNAME;
-use berth_apiserver::{ApiServer, ServerOptions};
-use berth_client::call::CallError;
+use berth_apiserver::ServerOptions;
+use berth_client::connect::Connection;
+use berth_controllers::ControllerOptions;
 use berth_engine::Settings;
-pub use berth_faults::observe::{self, DEADLINE, until};
+pub use berth_faults::observe::{DEADLINE, until};
+pub use berth_faults::{NODES, PODS, TestServer};
 use berth_scheduler::{Handle, SchedulerOptions};
-use http::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::journal::Journal;
 
-pub const PODS: &str = "/api/v1/namespaces/default/pods";
-pub const NODES: &str = "/api/v1/nodes";
-
-/// An API server and a client of it.
+/// An API server and the history of its pods.
 pub struct World {
-    pub server: ApiServer,
-    pub client: kube::Client,
+    server: TestServer,
     pub journal: Journal,
+}
+
+impl Deref for World {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.server
+    }
 }
 
 /// A scheduler under test.
@@ -48,43 +53,25 @@ pub fn impatient() -> SchedulerOptions {
     }
 }
 
-/// Shows the log of a test that is run with `RUST_LOG`.
-fn show_log() {
-    let filter = tracing_subscriber::EnvFilter::from_default_env();
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
-}
-
 impl World {
     pub async fn start() -> World {
         World::start_with(ServerOptions::default()).await
     }
 
     pub async fn start_with(options: ServerOptions) -> World {
-        show_log();
-        let server = ApiServer::start(options).await.unwrap();
-        let client = berth_client::connect::client(server.admin_config()).unwrap();
-        let journal = Journal::start(client.clone()).await;
-        World { server, client, journal }
+        let server = TestServer::start_with(options).await;
+        let journal = Journal::start(server.client.clone()).await;
+        World { server, journal }
     }
 
     pub async fn schedule(&self, options: SchedulerOptions) -> Scheduler {
-        start_scheduler(self.server.admin_config(), options).await
+        start_scheduler(self.connection(), options).await
     }
 
-    pub async fn send(&self, method: Method, path: &str, body: Value) -> Result<Value, CallError> {
-        observe::send(&self.client, method, path, body).await
-    }
-
-    pub async fn create(&self, path: &str, object: Value) -> Value {
-        self.send(Method::POST, path, object).await.unwrap()
-    }
-
-    pub async fn get(&self, path: &str) -> Value {
-        self.send(Method::GET, path, Value::Null).await.unwrap()
-    }
-
-    pub async fn delete(&self, path: &str) {
-        self.send(Method::DELETE, path, Value::Null).await.unwrap();
+    /// Starts controllers. The nodes of these tests send no heartbeats.
+    pub fn control(&self, mut options: ControllerOptions) {
+        options.node_monitor_grace_period = Duration::from_secs(100_000);
+        tokio::spawn(berth_controllers::run(self.client.clone(), options, self.stop()));
     }
 
     /// Nodes `n0`, `n1`, ... assigned in turn to zones `z0`, `z1`, ..., with capacity for this many pods of [`pod`].
@@ -108,10 +95,6 @@ impl World {
 
     pub async fn pod(&self, pod: Value) -> Value {
         self.create(PODS, pod).await
-    }
-
-    pub async fn pods(&self) -> Vec<Pod> {
-        berth_client::list(&self.client, &berth_client::WatchOptions::new("/api/v1/pods")).await.unwrap()
     }
 
     pub async fn node_of(&self, name: &str) -> String {
@@ -156,22 +139,11 @@ impl World {
         })
         .await;
     }
-
-    /// Waits for the first event with a reason about a pod.
-    pub async fn until_event(&self, pod: &str, reason: &str) -> Value {
-        until(&format!("an event {reason} of {pod}"), async || {
-            let events = self.get("/apis/events.k8s.io/v1/namespaces/default/events").await;
-            let events = events["items"].as_array().cloned().unwrap_or_default();
-            let is_it = |e: &Value| e["reason"] == reason && e["regarding"]["name"] == pod;
-            events.into_iter().find(is_it).ok_or("there is none")
-        })
-        .await
-    }
 }
 
-pub async fn start_scheduler(config: kube::Config, options: SchedulerOptions) -> Scheduler {
+pub async fn start_scheduler(connection: impl Into<Connection>, options: SchedulerOptions) -> Scheduler {
     let stop = CancellationToken::new();
-    let handle = berth_scheduler::start(config, options, stop.clone()).await.unwrap();
+    let handle = berth_scheduler::start(connection, options, stop.clone()).await.unwrap();
     Scheduler { handle, stop }
 }
 
