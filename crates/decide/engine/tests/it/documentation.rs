@@ -345,6 +345,9 @@ fn a_requirement_that_the_pod_matches_itself_is_disregarded_only_while_no_other_
         // A pod of another namespace is no pod of the service.
         ("pod other/w on b app=web", "app=web rdrd-aff(app=web @zone)", "p=a"),
         ("pod other/w on b app=web", "app=web rdrd-aff(app=web ns= @zone)", "p=b"),
+        // "Anywhere" includes a node without the topology key; v1 counts pods in domains only, as kube-scheduler does.
+        ("pod default/w on k app=web", "app=web rdrd-aff(app=web @zone)", "p=-"),
+        ("pod default/w on k app=web", "app=web aff(app=web @zone)", "p=a"),
     ] {
         let text = format!("{two_zones}{running}\npod default/p {terms}");
         assert_eq!(placed(&text), expected, "{running} / {terms}");
