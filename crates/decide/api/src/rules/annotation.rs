@@ -201,7 +201,10 @@ mod tests {
               .values[0]: invalid type: integer `1`, expected a string: quote it",
             ),
             ("{podAntiAfinity: {}}", "podAntiAfinity: unknown field; did you mean \"podAntiAffinity\"?"),
-            ("{\"nodes\": null}", "nodes: unknown field; known here: nodeAffinity, podAffinity, podAntiAffinity"),
+            (
+                "{\"nodes\": null}",
+                "nodes: unknown field; known here: nodeAffinity, podAffinity, podAntiAffinity",
+            ),
             (
                 r#"{"podAntiAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [null,
                   {"topologyKey": "zone", "labelSelector": {"matchExpression": []}}]}}"#,
@@ -213,7 +216,10 @@ mod tests {
                 "podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.limits: unknown field; did you \
                mean \"limit\"?",
             ),
-            (r#"{"podAffinity": {}, "podAffinity": null}"#, "duplicate field \"podAffinity\" at line 1 column"),
+            (
+                r#"{"podAffinity": {}, "podAffinity": null}"#,
+                "duplicate field \"podAffinity\" at line 1 column",
+            ),
             ("podAffinity: {}\npodAffinity: {}", "neither JSON nor YAML: duplicate"),
         ] {
             let error = parse_affinity_annotation(text).unwrap_err().to_string();

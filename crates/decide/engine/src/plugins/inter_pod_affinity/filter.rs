@@ -257,8 +257,7 @@ impl Filter for RequiredPodAffinity<'_> {
                 continue;
             }
             let detail = of.describe(term);
-            let elsewhere =
-                term.group.iter().map(|(_, c)| c.iter().map(|(_, t)| t.count).sum::<i64>()).max();
+            let elsewhere = term.group.iter().map(|(_, c)| c.iter().map(|(_, t)| t.count).sum::<i64>()).max();
             let verdict = Verdict::new(
                 Plugin::InterPodAffinity,
                 Status::UnschedulableAndUnresolvable,
