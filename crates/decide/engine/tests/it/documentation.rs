@@ -354,6 +354,18 @@ fn a_requirement_that_the_pod_matches_itself_is_disregarded_only_while_no_other_
     }
 }
 
+/// Step 2 removes a node where a rule is "currently satisfied but would be violated". As in kube-scheduler, a rule that is violated
+/// already rejects the pod as well.
+#[test]
+fn a_rule_of_a_running_pod_that_is_violated_already_rejects_more_pods() {
+    for rule in ["rdrd-anti(app=x @zone)", "anti(app=x @zone)"] {
+        let text = format!(
+            "node a zone=z1\nnode b zone=z1\npod default/b on a {rule}\npod default/x on b app=x\npod default/z app=x"
+        );
+        assert_eq!(placed(&text), "z=-", "{rule}");
+    }
+}
+
 /// Steps 1a and 1b ask for "nodes of N with label [key=H.TopologyKey, ...]". As in kube-scheduler, a node without the key is in no domain.
 #[test]
 fn a_node_without_the_topology_key_never_satisfies_affinity_and_never_conflicts() {
