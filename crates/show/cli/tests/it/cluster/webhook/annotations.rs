@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use berth_api::read::collect_manifests;
-use berth_testkit::programs::{TempDir, repository};
+use berth_testkit::documents::repository;
+use berth_testkit::programs::TempDir;
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
