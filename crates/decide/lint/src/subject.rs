@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use berth_api::admission::{AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes};
+use berth_api::admission::{
+    AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes, validate_annotations,
+};
 use berth_api::expand::{ExpandError, daemon_tolerations, workload_pods};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::inventory::{Entry, Workload, WorkloadSpec};
@@ -167,9 +169,12 @@ impl<'a> Subject<'a> {
         admission: PodAdmission<'_>,
     ) -> Subject<'a> {
         let mut pod = written.clone();
-        // An API server has admitted a pod that it created.
+        // An API server has admitted a pod that it created; it may not know the annotations.
         let AdmissionResult { errors, denied, .. } = match pod.metadata.creation_timestamp {
             None => admission.admit(&mut pod),
+            Some(_) if admission.extensions => {
+                AdmissionResult { errors: validate_annotations(&pod), ..AdmissionResult::default() }
+            }
             Some(_) => AdmissionResult::default(),
         };
         let rules = PodRules::parse(&pod, admission.extensions);

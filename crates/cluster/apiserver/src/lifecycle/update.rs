@@ -48,7 +48,7 @@ pub fn admit_update(
     metadata::validate_update(new, old, &mut causes);
     match subresource {
         "status" => strategy.validate_status(new, old, &mut causes),
-        "approval" | "finalize" | "ephemeralcontainers" => {}
+        "approval" | "finalize" | "ephemeralcontainers" | "binding" => {}
         "resize" => strategy.validate_resize(new, old, &mut causes),
         _ => {
             strategy.validate(context, new, &mut causes);

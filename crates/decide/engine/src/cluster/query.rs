@@ -121,6 +121,12 @@ impl Cluster {
         Some(self.state.symbols.text(self.state.pods.get(pod).node_name))
     }
 
+    /// Why rules between pods of an assigned pod cannot be read, with their path: they have no effect.
+    pub fn rule_error(&self, namespace: &str, name: &str) -> Option<&str> {
+        let pod = self.state.pods.get(self.state.find_pod(namespace, name)?);
+        self.state.rule_sets.get(pod.rule_set).rules().pod_term_error.as_deref()
+    }
+
     /// Whether an assigned pod is of a group that is disrupted as a whole.
     pub fn is_disrupted_as_group(&self, namespace: &str, name: &str) -> bool {
         let pod = self.state.find_pod(namespace, name);

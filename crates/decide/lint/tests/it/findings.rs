@@ -646,3 +646,28 @@ fn claims_that_pods_of_a_group_share_count_once_with_their_gate() {
         }
     }
 }
+
+#[test]
+fn a_misspelt_rule_in_the_annotation_was_not_reported() {
+    let annotation = "scheduling.berth.dev/affinity: '{podAntiAfinity: {}}'";
+    let pod = |metadata: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, annotations: {{{annotation}}}{metadata}}}\n\
+             spec: {{containers: [{{name: c, image: c}}]}}\n"
+        )
+    };
+    for (text, path) in [
+        (pod(""), "metadata"),
+        // An API server that does not know the annotation has stored it.
+        (pod(", creationTimestamp: '2026-01-01T00:00:00Z'"), "metadata"),
+        (deployment("", annotation), "spec.template.metadata"),
+    ] {
+        let report = report(&text, &["unknown-field"]);
+        let errors: Vec<_> = report.invalid.iter().flat_map(|invalid| &invalid.errors).collect();
+        let expected = format!(
+            "{path}.annotations[scheduling.berth.dev/affinity].podAntiAfinity: Invalid value: unknown field; did you mean \
+             \"podAntiAffinity\"?"
+        );
+        assert_eq!(errors, [&expected], "{text}");
+    }
+}

@@ -158,6 +158,21 @@ pub fn validate_annotations(pod: &Pod) -> Vec<FieldError> {
     errors.into_list()
 }
 
+/// The errors of [`validate_annotations`] that an update of `old` is responsible for: annotations that were invalid before and
+/// are unchanged have none.
+pub fn validate_changed_annotations(pod: &Pod, old: &Pod) -> Vec<FieldError> {
+    let mut errors = validate_annotations(pod);
+    if !errors.is_empty() {
+        let known = validate_annotations(old);
+        let is_unchanged = |error: &FieldError| {
+            let key = error.field.strip_prefix("metadata.annotations[").and_then(|rest| rest.split_once(']'));
+            key.is_some_and(|(key, _)| pod.metadata.annotation(key) == old.metadata.annotation(key))
+        };
+        errors.retain(|error| !(is_unchanged(error) && known.contains(error)));
+    }
+    errors
+}
+
 fn validate_extensions(pod: &Pod, errors: &mut Errors) {
     validate_affinity_annotation(pod, errors);
     validate_toleration_annotation(pod, errors);

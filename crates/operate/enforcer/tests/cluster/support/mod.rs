@@ -81,8 +81,12 @@ fn show_log() {
 impl World {
     /// Nodes `node-1` (or `node-01`) to `node-n`, assigned in turn to `zone-1` to `zone-z`.
     pub async fn start(n_nodes: usize, n_zones: usize) -> World {
+        World::start_with(ServerOptions::default(), n_nodes, n_zones).await
+    }
+
+    pub async fn start_with(server: ServerOptions, n_nodes: usize, n_zones: usize) -> World {
         show_log();
-        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+        let server = ApiServer::start(server).await.unwrap();
         let client = berth_client::connect::client(server.admin_config()).unwrap();
         let journal = Journal::start(client.clone()).await;
         let stop = CancellationToken::new();
