@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
+use berth_api::syntax::shell::quoted;
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -110,11 +111,8 @@ pub fn stdout() -> impl Write {
 /// # Errors
 /// Standard output cannot be written.
 pub fn kubeconfig_line(path: &Path) -> io::Result<()> {
-    let path = path.display().to_string();
-    let is_plain = path.chars().all(|c| c.is_alphanumeric() || "/._-+:@%".contains(c));
-    let path = if is_plain { path } else { format!("'{}'", path.replace('\'', "'\\''")) };
     let mut out = stdout();
-    writeln!(out, "export KUBECONFIG={path}")?;
+    writeln!(out, "export KUBECONFIG={}", quoted(&path.display().to_string()))?;
     out.flush()
 }
 
