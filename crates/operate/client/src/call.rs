@@ -134,7 +134,8 @@ impl CallError {
     /// Whether the server certainly did not execute the request: it was not sent, or answered with a client error (4xx),
     /// including a request to retry later. A 5xx leaves it open.
     pub fn is_refusal(&self) -> bool {
-        matches!(self.failure, Failure::Content(_)) || self.code().is_some_and(|code| (400..500).contains(&code))
+        matches!(self.failure, Failure::Content(_))
+            || self.code().is_some_and(|code| (400..500).contains(&code))
     }
 }
 
@@ -307,7 +308,8 @@ struct Cause {
 async fn refused(name: &Name, response: Response<Body>) -> CallError {
     let status = response.status();
     let seconds = response.headers().get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-    let body = read(response.into_body(), up_to(MAX_STATUS_BYTES)).await.map(|(bytes, _)| bytes).unwrap_or_default();
+    let body =
+        read(response.into_body(), up_to(MAX_STATUS_BYTES)).await.map(|(bytes, _)| bytes).unwrap_or_default();
     status_error(name, status, seconds.map(Duration::from_secs), &body)
 }
 

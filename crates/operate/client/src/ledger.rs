@@ -144,7 +144,10 @@ mod tests {
         for object in [None, Some(json!({"data": {KEY: "{\"evictions\": 1}"}}))] {
             let before = Ledger { content: Unwritable, object };
             let error = client.write(before, Unwritable).await.unwrap_err();
-            assert!(error.is_refusal() && error.to_string().ends_with("cannot be written: no JSON"), "{error}");
+            assert!(
+                error.is_refusal() && error.to_string().ends_with("cannot be written: no JSON"),
+                "{error}"
+            );
         }
         assert!(requests.lock().unwrap().is_empty(), "nothing was sent");
     }

@@ -68,7 +68,10 @@ impl Display for Command {
             }
             for (i, word) in words.iter().enumerate() {
                 f.write_str(if i > 0 { " " } else { "" })?;
-                if is_guarded && word.is_operand && !i.checked_sub(1).is_some_and(|before| words[before].is_operand) {
+                if is_guarded
+                    && word.is_operand
+                    && !i.checked_sub(1).is_some_and(|before| words[before].is_operand)
+                {
                     f.write_str("-- ")?;
                 }
                 f.write_str(&quoted(&word.text))?;
@@ -143,7 +146,11 @@ mod tests {
                 let folder = tempfile::tempdir().unwrap();
                 let ran = process::Command::new(shell).current_dir(&folder).args(["-c", &command]).output();
                 let ran = ran.unwrap();
-                assert_eq!(String::from_utf8_lossy(&ran.stdout), format!("[-][{text}][a b]"), "{shell}: {command}");
+                assert_eq!(
+                    String::from_utf8_lossy(&ran.stdout),
+                    format!("[-][{text}][a b]"),
+                    "{shell}: {command}"
+                );
                 assert_eq!(folder.path().read_dir().unwrap().count(), 0, "{shell}: {command}");
             }
         }
@@ -152,7 +159,10 @@ mod tests {
     #[test]
     fn an_operand_is_no_option() {
         let command = |node: &str| {
-            Command::new(["kubectl", "label", "node"]).operands([node, "a=b"]).words(["--overwrite"]).to_string()
+            Command::new(["kubectl", "label", "node"])
+                .operands([node, "a=b"])
+                .words(["--overwrite"])
+                .to_string()
         };
         assert_eq!(command("n"), "kubectl label node n a=b --overwrite");
         assert_eq!(command("--all"), "kubectl label node --overwrite -- --all a=b");

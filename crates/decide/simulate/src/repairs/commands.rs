@@ -41,9 +41,11 @@ fn command(change: &Change) -> Option<Command> {
         Change::RemoveLabel { node, key } => {
             Command::new(["kubectl", "label", "node"]).operands([node, &format!("{key}-")])
         }
-        Change::Scale { namespace, workload, replicas } => Command::new(["kubectl", "scale", "-n", namespace])
-            .operands([slashed(workload)])
-            .words([format!("--replicas={replicas}")]),
+        Change::Scale { namespace, workload, replicas } => {
+            Command::new(["kubectl", "scale", "-n", namespace])
+                .operands([slashed(workload)])
+                .words([format!("--replicas={replicas}")])
+        }
         _ => return None,
     })
 }
@@ -127,7 +129,8 @@ pub(super) fn change_class(pod: &Pod, source: &ClaimSource<'_>, request: usize, 
     let namespace = &pod.metadata.namespace;
     let path = format!("{spec}/devices/requests/{request}/exactly/deviceClassName");
     let patch = [serde_json::json!({"op": "replace", "path": path, "value": class})];
-    let mut commands = vec![get(kind, namespace, name).pipe(patch_locally("json", &text(&patch))).pipe(replace())];
+    let mut commands =
+        vec![get(kind, namespace, name).pipe(patch_locally("json", &text(&patch))).pipe(replace())];
     if matches!(source, ClaimSource::Template(_)) {
         commands.push(match pod.metadata.controller() {
             Some(_) => delete_pod(pod),
@@ -162,9 +165,11 @@ pub(super) fn patch_template(pod: &Pod, workload: Option<&str>, patch: &[Value])
     let patch = text(&patch);
     match workload.strip_prefix("Job ") {
         Some(job) => replace_job(namespace, job, patch_locally("json", &patch)),
-        None => Command::new(["kubectl", "patch", "-n", namespace])
-            .operands([slashed(workload)])
-            .words(["--type=json", "-p", &patch]),
+        None => Command::new(["kubectl", "patch", "-n", namespace]).operands([slashed(workload)]).words([
+            "--type=json",
+            "-p",
+            &patch,
+        ]),
     }
 }
 

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error};
 
 use super::failure::{OBJECT_COST, WatchFailure};
-use super::options::WatchOptions;
 use super::group::Kept;
+use super::options::WatchOptions;
 use crate::call::{CallError, get, send_while};
 
 /// A list that expires this often while it is read is requested in one piece.

@@ -170,7 +170,8 @@ async fn an_answer_without_end_was_read_up_to_a_gibibyte_and_then_again() {
         let counted = counted.clone();
         let start = Bytes::from_static(br#"{"metadata": {"resourceVersion": "1"}, "items": ["#);
         let item = Bytes::from(format!("{},", pod("p")));
-        let items = futures::stream::repeat(item).inspect(move |_| _ = counted.fetch_add(1, Ordering::Relaxed));
+        let items =
+            futures::stream::repeat(item).inspect(move |_| _ = counted.fetch_add(1, Ordering::Relaxed));
         stream(futures::stream::iter([start]).chain(items))
     });
     let group = WatchGroup::with(1 << 20, "", || None);

@@ -6,10 +6,10 @@ use tokio::sync::watch;
 
 use super::ended::Ended;
 use super::failure::{OBJECT_COST, WatchFailure};
+use super::frame::too_long;
 use super::group::{Kept, LONG_WATCH};
 use super::options::{Missing, WatchOptions};
 use super::pages::{Pages, split};
-use super::frame::too_long;
 use super::request::{WatchRequest, answered, too_large};
 use super::sink::{Sink, deliver};
 use crate::backoff::Backoff;

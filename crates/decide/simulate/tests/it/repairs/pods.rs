@@ -101,7 +101,10 @@ fn a_rule_that_a_policy_added_is_repaired_at_the_policy() {
         |repair: &&Repair| matches!(repair.changes[..], [Change::Relax { policy: Some(_), .. }]);
     let repair = explained.repairs.iter().find(is_of_policy).expect("the rule can be relaxed");
     let [patch, delete] = repair.commands.as_slice() else { panic!("{:?}", repair.commands) };
-    assert!(patch.to_string().starts_with("kubectl patch -n default placementpolicies pool --type=json"), "{patch}");
+    assert!(
+        patch.to_string().starts_with("kubectl patch -n default placementpolicies pool --type=json"),
+        "{patch}"
+    );
     assert_eq!(delete.to_string(), format!("kubectl delete pod -n default {name}"));
     assert!(repair.restarts == 0 && repair.blast_radius == Reach::Policy);
 }
