@@ -6,6 +6,7 @@ use berth_schema::resource::{CLUSTER_ROLES, ROLES, Resource};
 use http::StatusCode;
 
 use crate::authz::{PolicyRule, RBAC_GROUP as GROUP, quoted, role_of};
+use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 use crate::request::{Attributes, MASTERS};
 use crate::store::key;
@@ -20,6 +21,9 @@ impl Strategy for Role {
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         for (i, rule) in items(value, "rules").iter().enumerate() {
             validate_rule(&format!("rules[{i}]"), rule, self.0.namespaced, causes);
+        }
+        for (i, selector) in items(&value["aggregationRule"], "clusterRoleSelectors").iter().enumerate() {
+            validate_label_selector(&format!("aggregationRule.clusterRoleSelectors[{i}]"), selector, causes);
         }
     }
 

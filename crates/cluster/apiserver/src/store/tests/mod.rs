@@ -88,7 +88,7 @@ async fn writes_hold_what_they_expect(store: &Store) {
 
 #[tokio::test]
 async fn writes_are_checked_in_memory_and_on_disk() {
-    writes_hold_what_they_expect(&Store::in_memory(100, HistoryBounds::default())).await;
+    writes_hold_what_they_expect(&Store::in_memory(100, &StorageOptions::default())).await;
     let dir = Dir::new();
     writes_hold_what_they_expect(&dir.open()).await;
 }
@@ -222,7 +222,7 @@ async fn the_file_is_bounded_by_the_bytes_of_objects_and_recent_changes() {
 
 #[tokio::test]
 async fn a_parsed_object_is_kept_until_it_is_replaced() {
-    let store = Store::in_memory(0, HistoryBounds::default());
+    let store = Store::in_memory(0, &StorageOptions::default());
     let first = write(&store, Change::Create, pod("a", "")).await.unwrap();
     let parsed = Arc::downgrade(&first.parsed());
     assert!(std::ptr::eq(parsed.as_ptr(), Arc::as_ptr(&store.get(pods(), "n", "a").unwrap().parsed())));
