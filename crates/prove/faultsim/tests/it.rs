@@ -10,7 +10,7 @@ fn simulate(args: &[&str]) -> Output {
 
 #[test]
 fn the_same_seed_gives_the_same_history() {
-    for seed in ["3", "4000004", "7000004", "8000004", "9000004"] {
+    for seed in ["3", "4000004", "7000004", "8000004", "9000004", "10000004"] {
         let [first, second] = [(); 2].map(|()| simulate(&["--seed", seed]).stdout);
         assert!(!first.is_empty());
         assert_eq!(String::from_utf8_lossy(&first), String::from_utf8_lossy(&second), "seed {seed}");
@@ -32,6 +32,13 @@ fn moves_of_pods_break_no_rule_and_make_nothing_worse() {
     assert!(output.status.success());
     let n_moves = text.split(" evictions by enforcers, ").nth(1).and_then(|rest| rest.split(' ').next());
     assert!(n_moves.and_then(|n| n.parse::<u64>().ok()) > Some(40), "{n_moves:?}");
+}
+
+#[test]
+fn quotas_count_what_is_stored_when_clients_hang_up() {
+    let output = simulate(&["--runs", "30", "--first", "10000000"]);
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success());
 }
 
 #[test]

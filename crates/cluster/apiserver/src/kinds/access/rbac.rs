@@ -27,6 +27,17 @@ impl Strategy for Role {
         }
     }
 
+    /// What aggregates permissions may stop doing so only by a user who may set it up.
+    fn authorize_update(
+        &self,
+        context: &Context<'_>,
+        _subresource: &str,
+        _new: &Value,
+        old: &Value,
+    ) -> Result<(), Box<Status>> {
+        if old["aggregationRule"].is_null() { Ok(()) } else { self.authorize(context, old) }
+    }
+
     /// The user must hold every permission of the role, or the verb `escalate` on it.
     fn authorize(&self, context: &Context<'_>, value: &Value) -> Result<(), Box<Status>> {
         let (namespace, name) = key(value);
