@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 
 use super::admission::Act;
 use super::api::Api;
-use super::object::write_failed;
 use super::reply::Reply;
 use super::{fields, sent};
 use crate::lifecycle;
@@ -70,7 +69,7 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
         match api.store.write(Write { resource: pods, change, object: pod }).await {
             Ok(_) => return Ok(done),
             Err(WriteError::Modified) => {}
-            Err(error) => return Err(write_failed(pods, &name, error)),
+            Err(error) => return Err(error.into_status(pods, &name)),
         }
     }
     Err(Status::modified(pods, &name))

@@ -130,6 +130,9 @@ impl Strategy for Pod {
         }
         let mut causes = Causes::default();
         causes.0.extend(admission.errors.iter().map(|error| cause(error, "")));
+        if !is_empty(&pod["spec"]["ephemeralContainers"]) {
+            causes.forbidden("spec.ephemeralContainers", "cannot be set on create");
+        }
         validate_containers(&pod["spec"], "spec", &mut causes);
         validate_usage(pod, &mut causes);
         causes.refuse(resource, pod)?;
