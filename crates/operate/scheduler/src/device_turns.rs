@@ -48,3 +48,39 @@ impl DeviceTurns {
         *end = Some(end.filter(|end| *end > now).unwrap_or(now) + pause);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long another pod waits: `n` pods before it take `took` milliseconds for all the steps that they get.
+    fn time_before_another(waits: bool, n: usize, ms_per_million_steps: u64) -> Duration {
+        let start = Instant::now();
+        let (mut turns, mut now) = (DeviceTurns::default(), start);
+        for _ in 0..n {
+            let Ok(steps) = turns.steps(waits, now) else { continue };
+            let began = now;
+            now += Duration::from_micros(steps * ms_per_million_steps / 1000);
+            turns.cut(waits, began, now);
+        }
+        now - start
+    }
+
+    #[test]
+    fn any_number_of_pods_with_costly_claims_keeps_another_one_waiting_for_a_moment_only() {
+        let (first, in_turn) = (time_before_another(false, 100, 40), time_before_another(true, 100, 40));
+        assert!(first + in_turn < Duration::from_millis(500), "{first:?} {in_turn:?}");
+        assert!(in_turn >= Duration::from_millis(200), "one of them is decided");
+    }
+
+    #[test]
+    fn the_next_turn_comes_after_a_pause() {
+        let now = Instant::now();
+        let mut turns = DeviceTurns::default();
+        turns.cut(true, now, now + Duration::from_millis(100));
+        let next = now + Duration::from_millis(500);
+        assert_eq!(turns.steps(true, now + Duration::from_millis(100)), Err(next));
+        assert_eq!(turns.steps(true, next), Ok(IN_TURN));
+        assert_eq!(turns.steps(false, next), Ok(FIRST));
+    }
+}
