@@ -30,6 +30,8 @@ pub(crate) struct Nodes<'a> {
     work: Work,
     domains: RefCell<HashMap<String, Domains<'a>>>,
     eligible: RefCell<HashMap<NodeRules, Rc<Eligible<'a>>>>,
+    /// The same, by the place of the object: rules can be large.
+    of_subjects: RefCell<HashMap<usize, Rc<Eligible<'a>>>>,
 }
 
 /// The nodes that a pod may run on.
@@ -47,7 +49,14 @@ impl<'a> Nodes<'a> {
         let mut known = HashMap::new();
         let first = |(i, node): (usize, &&'a Node)| *known.entry(offered(node)).or_insert(i);
         let first_of_size = all.iter().enumerate().map(first).collect();
-        Nodes { all, first_of_size, work, domains: RefCell::default(), eligible: RefCell::default() }
+        Nodes {
+            all,
+            first_of_size,
+            work,
+            domains: RefCell::default(),
+            eligible: RefCell::default(),
+            of_subjects: RefCell::default(),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -93,8 +102,9 @@ impl<'a> Nodes<'a> {
 
     /// The nodes that the node selector, the required node affinity and the tolerations of a pod allow. Taints that nodes
     /// get for a time, such as while they are cordoned, do not count.
-    pub(crate) fn eligible(&self, subject: &Subject<'a>) -> Rc<Eligible<'a>> {
-        if let Some(eligible) = subject.eligible.get() {
+    pub(crate) fn eligible(&self, subject: &Subject<'_>) -> Rc<Eligible<'a>> {
+        let order = subject.object.order;
+        if let Some(eligible) = self.of_subjects.borrow().get(&order) {
             return eligible.clone();
         }
         let rules = &subject.rules;
@@ -103,7 +113,7 @@ impl<'a> Nodes<'a> {
         }
         let eligible = self.eligible_by(rules);
         if !self.work.is_spent() {
-            _ = subject.eligible.set(eligible.clone());
+            self.of_subjects.borrow_mut().insert(order, eligible.clone());
         }
         eligible
     }

@@ -1,8 +1,6 @@
 //! The objects that rules are about: any object, and those with pods.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
-use std::rc::Rc;
 
 use berth_api::admission::{AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes};
 use berth_api::expand::{ExpandError, daemon_tolerations, workload_pods};
@@ -15,7 +13,6 @@ use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use serde_json::Value;
 
 use crate::added_labels::{AddedLabels, UNKNOWN_VALUE};
-use crate::nodes::Eligible;
 
 /// The annotation of an object, or of its pod template, with the rules that it is exempt from: names separated by
 /// commas, or `*` for all.
@@ -113,8 +110,6 @@ pub(crate) struct Subject<'a> {
     pub(crate) errors: Vec<FieldError>,
     /// Why its admission refuses the pod.
     pub(crate) denied: Option<String>,
-    /// The nodes that it may run on, once they were looked for.
-    pub(crate) eligible: OnceCell<Rc<Eligible<'a>>>,
 }
 
 impl<'a> Subject<'a> {
@@ -179,19 +174,7 @@ impl<'a> Subject<'a> {
         };
         let rules = PodRules::parse(&pod, admission.extensions);
         let added = AddedLabels::default();
-        Subject {
-            object,
-            kind,
-            template,
-            written,
-            added,
-            pod,
-            rules,
-            replicas,
-            errors,
-            denied,
-            eligible: OnceCell::new(),
-        }
+        Subject { object, kind, template, written, added, pod, rules, replicas, errors, denied }
     }
 
     /// The path of a field of the pod in the object.

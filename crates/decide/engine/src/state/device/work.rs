@@ -16,34 +16,32 @@ pub struct DeviceWork(Arc<Budgets>);
 /// Steps of a search that is repeated: results of selectors may have been forgotten meanwhile.
 const AGAIN: u64 = 5_000_000;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Budgets {
     /// What is left of all.
     total: AtomicU64,
-    /// The most for one decision, and what is left of it.
+    /// The most for one decision, beside its share of what is left of all; and what is left of it.
     per_decision: AtomicU64,
+    shares: AtomicU64,
     decision: AtomicU64,
     is_cut: AtomicBool,
     was_cut: AtomicBool,
 }
 
 impl DeviceWork {
-    /// A budget of `total` steps, of which a decision takes `per_decision` at most: others must find some left.
+    /// A budget of `total` steps. A decision takes `per_decision` at most, and if that is not all of it, a quarter of what is left: the
+    /// decisions after it find some.
     pub fn new(per_decision: u64, total: u64) -> DeviceWork {
-        let steps = AtomicU64::new;
-        DeviceWork(Arc::new(Budgets {
-            total: steps(total),
-            per_decision: steps(per_decision),
-            decision: steps(per_decision),
-            is_cut: AtomicBool::new(false),
-            was_cut: AtomicBool::new(false),
-        }))
+        let work = DeviceWork(Arc::default());
+        work.allow(per_decision, total);
+        work
     }
 
     /// Begins anew, with a budget as that of [`DeviceWork::new`].
     pub fn allow(&self, per_decision: u64, total: u64) {
         self.0.total.store(total, Ordering::Relaxed);
         self.0.per_decision.store(per_decision, Ordering::Relaxed);
+        self.0.shares.store(if per_decision < total { 4 } else { 1 }, Ordering::Relaxed);
         self.begin();
     }
 
@@ -64,7 +62,8 @@ impl DeviceWork {
 
     /// A decision begins.
     pub(crate) fn begin(&self) {
-        self.0.decision.store(self.0.per_decision.load(Ordering::Relaxed), Ordering::Relaxed);
+        let share = self.0.total.load(Ordering::Relaxed) / self.0.shares.load(Ordering::Relaxed);
+        self.0.decision.store(share.min(self.0.per_decision.load(Ordering::Relaxed)), Ordering::Relaxed);
         self.0.is_cut.store(false, Ordering::Relaxed);
     }
 
