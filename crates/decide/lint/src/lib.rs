@@ -34,8 +34,9 @@ use berth_simulate::InvalidObject;
 
 use finding::{Findings, Found};
 
-/// Steps of work of each rule: some seconds.
-const MAX_STEPS: u64 = 100_000_000;
+/// Steps of work of a rule, and of all rules together: some seconds.
+const RULE_STEPS: u64 = 50_000_000;
+const ALL_STEPS: u64 = 150_000_000;
 
 /// The result of the rules.
 #[derive(Clone, Debug, Default)]
@@ -54,14 +55,20 @@ pub struct LintReport {
 
 /// Puts the input to the selected rules.
 pub fn lint(input: &LintInput<'_>, selection: &Selection) -> LintReport {
-    lint_within(input, selection, MAX_STEPS)
+    lint_within(input, selection, RULE_STEPS, ALL_STEPS)
 }
 
-/// As [`lint`], with at most as many steps of work for each rule.
-pub fn lint_within(input: &LintInput<'_>, selection: &Selection, steps: u64) -> LintReport {
+/// As [`lint`], with at most as many steps of work for each rule, and for all.
+pub fn lint_within(
+    input: &LintInput<'_>,
+    selection: &Selection,
+    rule_steps: u64,
+    all_steps: u64,
+) -> LintReport {
+    input.work.begin(all_steps);
     let (mut all, mut incomplete): (Vec<Found>, _) = (Vec::new(), Vec::new());
     for info in RULES.iter().filter(|info| selection.contains(info.name)) {
-        input.work.begin(steps);
+        let steps = input.work.begin_rule(rule_steps);
         let mut findings = Findings::new(info.name, info.severity, info.fix, input.work.clone());
         (info.check)(input, &mut findings);
         if input.work.is_spent() {

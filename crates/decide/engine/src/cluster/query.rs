@@ -44,6 +44,11 @@ impl Cluster {
         self.state.devices.class_of_resource(resource).is_some()
     }
 
+    /// Whether decisions may search for devices.
+    pub fn has_device_classes(&self) -> bool {
+        self.state.devices.has_classes()
+    }
+
     /// The devices that a node can use, and what keeps each from being allocated; none for an unknown node.
     pub fn devices_of_node(&self, node: &str) -> DevicesOfNode {
         let node = self.state.find_node(node).map(|id| self.state.nodes.get(id));

@@ -39,7 +39,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 /// Of a DaemonSet, one for each node that it may run on.
 fn n_pods(input: &LintInput<'_>, subject: &Subject<'_>) -> i64 {
     match subject.replicas {
-        None if !input.nodes.is_empty() => input.nodes.eligible(&subject.rules).nodes.len() as i64,
+        None if !input.nodes.is_empty() => input.nodes.eligible(subject).nodes.len() as i64,
         _ => subject.n_pods(),
     }
 }
