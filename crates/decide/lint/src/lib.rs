@@ -1,6 +1,6 @@
 //! Rules that find placement mistakes in manifests, alone or against a cluster.
 //!
-//! [`LintInput`] holds the objects, parsed once; [`lint`] puts them to the rules of [`RULES`]. Each rule is a file of `rules`
+//! [`LintInput`] holds the objects, parsed once; [`lint`] puts them to the rules of [`RULES`]. Each rule is a file of `rules`, may have several findings,
 //! and decides with the engine, with the relations of selectors, and with the nodes and pods of the input.
 //!
 //! This crate does no I/O: callers read files, find the lines of fields, and write the findings.
@@ -67,12 +67,13 @@ pub fn lint_within(
 ) -> LintReport {
     input.work.begin(all_steps);
     let (mut all, mut incomplete): (Vec<Found>, _) = (Vec::new(), Vec::new());
-    for info in RULES.iter().filter(|info| selection.contains(info.name)) {
+    let is_selected = |rule: &&[RuleInfo]| rule.iter().any(|info| selection.contains(info.name));
+    for rule in RULES.chunk_by(|a, b| a.rule() == b.rule()).filter(is_selected) {
         let steps = input.work.begin_rule(rule_steps);
-        let mut findings = Findings::new(info.name, info.severity, info.fix, input.work.clone());
-        (info.check)(input, &mut findings);
+        let mut findings = Findings::new(rule, input.work.clone());
+        (rule[0].check)(input, &mut findings);
         if input.work.is_spent() {
-            let name = info.name;
+            let name = rule[0].rule();
             let first = input.last_subject().map(|subject| &subject.object);
             let first =
                 first.map(|first| format!(" from {} {}/{} on", first.kind, first.namespace, first.name));
@@ -81,7 +82,7 @@ pub fn lint_within(
         }
         all.extend(findings.all);
     }
-    all.retain(|found| found.counts);
+    all.retain(|found| found.counts && selection.contains(found.finding.rule));
     all.sort_by(|a, b| a.position.cmp(&b.position));
     let mut findings: Vec<_> = all.into_iter().map(|found| found.finding).collect();
     findings.dedup();

@@ -34,7 +34,7 @@ pub fn rules(text: &str) -> Vec<&'static str> {
 
 #[test]
 fn a_finding_names_the_object_and_the_field() {
-    let report = report(&deployment("", ""), &["selector-matches-nothing"]);
+    let report = report(&deployment("", ""), &["selector/matches-nothing"]);
     let [finding] = report.findings.as_slice() else { panic!("{report:?}") };
     let path = "spec.template.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector";
     assert_eq!((finding.kind.as_str(), finding.namespace.as_str()), ("Deployment", "default"));
@@ -45,11 +45,11 @@ fn a_finding_names_the_object_and_the_field() {
 
 #[test]
 fn annotations_exempt_objects_from_rules() {
-    let both = ["selector-matches-nothing", "unknown-topology-key"];
+    let both = ["selector/matches-nothing", "unknown-topology-key"];
     assert_eq!(rules(&deployment("", "")), both);
     let ignore = |rules: &str| format!("lint.berth.dev/ignore: '{rules}'");
     assert_eq!(rules(&deployment(&ignore("unknown-topology-key"), "")), both[..1]);
-    assert_eq!(rules(&deployment("", &ignore("never-first, selector-matches-nothing"))), both[1..]);
+    assert_eq!(rules(&deployment("", &ignore("never-first, selector/matches-nothing"))), both[1..]);
     assert_eq!(rules(&deployment("", &ignore("*"))), [""; 0]);
 }
 
@@ -145,12 +145,12 @@ fn severities_depend_on_what_the_input_shows() {
         (web(&apart) + &nodes(&["a", "b"]), "rollout-deadlock", Severity::Error),
         (web(&near), "never-first", Severity::Info),
         (web(&near) + &nodes(&["a"]) + running, "never-first", Severity::Error),
-        (web(&near), "selector-matches-nothing", Severity::Info),
-        (web(&near) + &nodes(&["a"]) + running, "selector-matches-nothing", Severity::Warning),
-        (web("nodeSelector: {a: b},") + &nodes(&["a"]), "selector-matches-nothing", Severity::Warning),
+        (web(&near), "selector/matches-nothing", Severity::Info),
+        (web(&near) + &nodes(&["a"]) + running, "selector/matches-nothing", Severity::Warning),
+        (web("nodeSelector: {a: b},") + &nodes(&["a"]), "selector/matches-nothing", Severity::Warning),
         (
             workload("DaemonSet", "web", "", "nodeSelector: {a: b},") + &nodes(&["a"]),
-            "selector-matches-nothing",
+            "selector/matches-nothing",
             Severity::Info,
         ),
     ] {
@@ -193,7 +193,7 @@ fn labels_that_the_api_server_adds_to_pods_of_jobs_stateful_sets_and_daemon_sets
         |kind: &str, fields: &str, key: &str, value: &str| rules(&indexed(kind, fields, &near(key, value)));
     for key in ["job-name", "batch.kubernetes.io/job-name"] {
         assert_eq!(of("Job", "parallelism: 3, completions: 3,", key, "db"), [""; 0], "{key}");
-        assert_eq!(of("Job", "", key, "other"), ["never-first", "selector-matches-nothing"], "{key}");
+        assert_eq!(of("Job", "", key, "other"), ["never-first", "selector/matches-nothing"], "{key}");
     }
     // The first pod of a StatefulSet, or any if they start in parallel.
     let pod_name = "statefulset.kubernetes.io/pod-name";
@@ -205,7 +205,7 @@ fn labels_that_the_api_server_adds_to_pods_of_jobs_stateful_sets_and_daemon_sets
     let index = "batch.kubernetes.io/job-completion-index";
     let indexed_job = "completionMode: Indexed, parallelism: 3, completions: 3,";
     assert_eq!(of("Job", indexed_job, index, "2"), [""; 0]);
-    assert_eq!(of("Job", "", index, "2"), ["never-first", "selector-matches-nothing"]);
+    assert_eq!(of("Job", "", index, "2"), ["never-first", "selector/matches-nothing"]);
 
     let keys = |kind: &str, fields: &str, keys: &str| {
         let affinity = format!(
@@ -218,8 +218,8 @@ fn labels_that_the_api_server_adds_to_pods_of_jobs_stateful_sets_and_daemon_sets
     assert_eq!(keys("StatefulSet", "", "apps.kubernetes.io/pod-index"), [""; 0]);
     assert_eq!(keys("StatefulSet", "", "controller-revision-hash"), ["replicas-exceed-domains"]);
     assert_eq!(keys("Job", "parallelism: 3,", "controller-uid"), ["replicas-exceed-domains"]);
-    assert_eq!(keys("Job", "", index), ["match-label-key-absent"]);
-    assert_eq!(keys("Job", "manualSelector: true,", "controller-uid"), ["match-label-key-absent"]);
+    assert_eq!(keys("Job", "", index), ["selector/match-label-key-absent"]);
+    assert_eq!(keys("Job", "manualSelector: true,", "controller-uid"), ["selector/match-label-key-absent"]);
     assert_eq!(keys("DaemonSet", "", "pod-template-generation, controller-revision-hash"), [""; 0]);
 }
 
@@ -555,9 +555,9 @@ fn a_rule_that_is_too_much_work_says_from_where_it_was_not_applied_and_finds_not
     let expected = format!("{rule} was not applied from Pod default/large on: more than 1000 steps of work");
     assert!(n < 50 && incomplete.contains(&expected), "{n}: {incomplete:?}");
     // A rule that was cut does not take what it could not look for as missing.
-    let (n, incomplete) = count(10, "selector-matches-nothing", "large");
+    let (n, incomplete) = count(10, "selector/matches-nothing", "large");
     assert!(
-        n == 0 && incomplete.iter().any(|text| text.starts_with("selector-matches-nothing")),
+        n == 0 && incomplete.iter().any(|text| text.starts_with("selector was not applied")),
         "{n}: {incomplete:?}"
     );
 }
@@ -630,13 +630,14 @@ fn claims_that_pods_of_a_group_share_count_once_with_their_gate() {
   spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}}
 "
     .replace("\\\n", "");
-    let selected = ["claim-once-per-node", "claim-shared-by-too-many", "feature-gate-off"];
+    let selected =
+        ["device/claim-once-per-node", "device/claim-shared-by-too-many", "device/feature-gate-off"];
     for (entry, replicas, rule) in [
-        ("{name: gpu, resourceClaimName: one}", 300, "claim-shared-by-too-many"),
-        ("{name: gpu, resourceClaimTemplateName: each}", 2, "claim-once-per-node"),
+        ("{name: gpu, resourceClaimName: one}", 300, "device/claim-shared-by-too-many"),
+        ("{name: gpu, resourceClaimTemplateName: each}", 2, "device/claim-once-per-node"),
     ] {
         let text = [objects.clone(), pods(entry, replicas), group(entry)].join("\n---\n");
-        for (is_on, expected) in [(false, vec![rule, "feature-gate-off"]), (true, vec![])] {
+        for (is_on, expected) in [(false, vec![rule, "device/feature-gate-off"]), (true, vec![])] {
             let mut settings = Settings::default();
             settings.config.feature_gates.dra_workload_resource_claims = is_on;
             let inventory = Inventory::from_text(&text).expect("the objects are valid");
