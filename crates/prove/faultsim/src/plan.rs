@@ -11,6 +11,7 @@ use http::{Method, Request};
 
 use crate::host::HostId;
 use crate::platform;
+use crate::workload::GROWING;
 
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,8 +274,7 @@ impl Faults {
     /// What happens to a request.
     pub fn fate(&mut self, client: HostId, request: &Request<Bytes>) -> Fate {
         let mut fate = Fate::default();
-        let charges =
-            request.method() == Method::POST && request.uri().path().contains("/growing/configmaps");
+        let charges = request.method() == Method::POST && request.uri().path().contains(GROWING);
         if let Some(rng) = self.hang_ups.as_mut().filter(|_| charges && !self.is_over)
             && rng.u32(..3) == 0
         {
