@@ -145,7 +145,8 @@ impl Context<'_> {
     fn placed(self, node: NodeId, score: Option<i64>) -> Outcome {
         let devices = self.cycle.devices.as_deref().filter(|_| self.allocates_devices());
         let decide = |devices| {
-            let found = self.device_decision(devices, node, &AvoidedDevices::new(), Meter::again());
+            let again = self.state.settings.device_work.again();
+            let found = self.device_decision(devices, node, &AvoidedDevices::new(), again);
             found.unwrap_or_else(|| Err(WORK_SPENT.to_owned()))
         };
         let devices = devices.map(decide).transpose();

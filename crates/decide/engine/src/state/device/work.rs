@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Clone, Debug)]
 pub struct DeviceWork(Arc<Budgets>);
 
-/// Steps of a search that is repeated: results of selectors may have been forgotten meanwhile.
+/// The least for a search that is repeated. An earlier decision may have had more steps, and results of selectors be forgotten.
 const AGAIN: u64 = 5_000_000;
 
 #[derive(Debug, Default)]
@@ -78,6 +78,12 @@ impl DeviceWork {
         Meter { work: Some(self), began: left, left: Cell::new(left) }
     }
 
+    /// For a search on one node that was made before, by a decision, and is repeated to write down what it found.
+    pub(crate) fn again(&self) -> Meter<'static> {
+        let left = self.0.per_decision.load(Ordering::Relaxed).max(AGAIN);
+        Meter { work: None, began: left, left: Cell::new(left) }
+    }
+
     fn spend(&self, steps: u64) {
         for left in [&self.0.total, &self.0.decision] {
             let spend = |left: u64| Some(left.saturating_sub(steps));
@@ -108,11 +114,6 @@ pub(crate) struct Meter<'a> {
 }
 
 impl Meter<'_> {
-    /// For a search on one node that was made before within the budget, and is repeated to write down what it found.
-    pub(crate) fn again() -> Meter<'static> {
-        Meter { work: None, began: AGAIN, left: Cell::new(AGAIN) }
-    }
-
     pub(crate) fn left(&self) -> u64 {
         self.left.get()
     }
