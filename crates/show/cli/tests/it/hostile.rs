@@ -53,7 +53,7 @@ fn names_of_objects_were_commands_of_the_shell_the_terminal_and_the_log() {
         fs::set_permissions(stub, fs::Permissions::from_mode(0o755)).unwrap();
     }
     for text in [HOSTILE, "::error::owned"] {
-        folder.write("objects.json", &objects(text));
+        folder.write("objects.json", objects(text));
         let namespace = format!("s{text}");
         let commands: [&[&str]; 8] = [
             &["simulate"],

@@ -89,9 +89,8 @@ async fn the_manifests_sent_only_pods_themselves_to_the_webhook() {
     let webhook = world.webhook("", &[]).await;
     let text = fs::read_to_string(repository().join("deploy/kustomize/base/webhook.yaml")).unwrap();
     let manifests = collect_manifests(&text, "webhook.yaml").unwrap();
-    let configurations = manifests.into_iter().map(|manifest| manifest.value);
-    let mut configuration =
-        configurations.filter(|o| o["kind"] == "ValidatingWebhookConfiguration").next().unwrap();
+    let mut configurations = manifests.into_iter().map(|manifest| manifest.value);
+    let mut configuration = configurations.find(|o| o["kind"] == "ValidatingWebhookConfiguration").unwrap();
     for entry in configuration["webhooks"].as_array_mut().unwrap() {
         let path = entry["clientConfig"]["service"]["path"].as_str().unwrap();
         entry["clientConfig"] = webhook.entry("", path, "", json!([]))["clientConfig"].clone();
