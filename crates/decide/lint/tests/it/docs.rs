@@ -54,14 +54,14 @@ fn check_page(rule: &str, page: &str) -> String {
         let text: String = lines.by_ref().take_while(|l| *l != "```").map(|l| format!("{l}\n")).collect();
         let full = match fence.split_once(' ') {
             Some(("text", "output")) => {
-                write!(checked, "{}```\n", shown(&findings)).unwrap();
+                writeln!(checked, "{}```", shown(&findings)).unwrap();
                 continue;
             }
             Some(("yaml", _)) => text.clone(),
             Some(("diff", _)) => changed(&example, &text),
             _ => panic!("{selected}: a block is {fence:?}"),
         };
-        write!(checked, "{text}```\n").unwrap();
+        writeln!(checked, "{text}```").unwrap();
         let report = report(&full, &[&selected]);
         let is_wrong = fence.ends_with(" wrong");
         assert!(is_wrong || fence.ends_with(" right"), "{selected}: a block is {fence:?}");
