@@ -1,5 +1,7 @@
 //! Changes of the pending pod and of its workload, and moved pods.
 
+use berth_api::syntax::shell::Command;
+
 use super::*;
 
 #[test]
