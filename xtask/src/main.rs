@@ -1,7 +1,7 @@
-//! Repository chores: `cargo xtask arrows` checks dependencies between crates, `cargo xtask modules` finds circles of files, `cargo xtask deploy` generates the Helm chart and the dashboard, `cargo xtask
-//! sbom` prints the bill of materials, `cargo xtask reproduce` builds a release twice and compares, `cargo xtask simulate` runs
-//! the fault simulation, `cargo xtask playground` builds the playground, `cargo xtask screenshots` makes the
-//! screenshots of the documents.
+//! Repository chores: `cargo xtask arrows` checks dependencies between crates, `cargo xtask modules` finds circles of files,
+//! `cargo xtask deploy` generates the Helm chart and the dashboard, `cargo xtask reproduce` builds a release twice and compares,
+//! `cargo xtask simulate` runs the fault simulation, `cargo xtask playground` builds the playground, `cargo xtask screenshots`
+//! makes the screenshots of the documents.
 
 mod arrows;
 mod cargo;
@@ -13,7 +13,6 @@ mod modules;
 mod playground;
 mod purity;
 mod reproduce;
-mod sbom;
 mod sources;
 
 use std::process::ExitCode;
@@ -26,7 +25,6 @@ fn main() -> ExitCode {
         ["arrows"] => check_arrows(),
         ["modules"] => check_modules(),
         ["deploy"] => root().and_then(|root| Ok(format!("{}, {}", deploy::generate(&root)?, dashboard::generate(&root)?))),
-        ["sbom"] => bill_of_materials(),
         ["reproduce"] => root().and_then(|root| reproduce::check(&root, "berth-cli")),
         ["reproduce", package] => root().and_then(|root| reproduce::check(&root, package)),
         ["simulate", ref options @ ..] => simulate(options),
@@ -39,7 +37,6 @@ fn main() -> ExitCode {
             "usage: cargo xtask arrows    (checks dependencies between crates against ARCHITECTURE.md)\n       \
                   cargo xtask modules    (finds circles of files and of modules in all crates)\n       \
                   cargo xtask deploy    (generates the templates of the Helm chart from deploy/kustomize, and the dashboard)\n       \
-                  cargo xtask sbom      (prints the bill of materials of the binary, CycloneDX)\n       \
                   cargo xtask reproduce [PACKAGE]    (builds a release in two directories and compares)\n       \
                   cargo xtask simulate --seed N | --kept | --runs N [--first N] [--jobs N]    (simulates faults, in a release build)\n       \
                   cargo xtask playground [FOLDER]    (builds the playground as a folder of static files)\n       \
@@ -104,14 +101,6 @@ fn screenshots() -> Result<String, String> {
     let test =
         ["test", "--locked", "--package", "berth-cli", "--test", "it", "--", "--ignored", "screenshots"];
     run_cargo(&test, "screenshots: failed")
-}
-
-/// The bill of materials of the binary for Linux.
-fn bill_of_materials() -> Result<String, String> {
-    let metadata = metadata(&["--filter-platform", "x86_64-unknown-linux-gnu"])?;
-    let lock = root_of(&metadata)?.join("Cargo.lock");
-    let text = std::fs::read_to_string(&lock).map_err(|e| format!("{}: {e}", lock.display()))?;
-    serde_json::to_string_pretty(&sbom::document(&metadata, &text)?).map_err(|e| format!("sbom: {e}"))
 }
 
 #[cfg(test)]

@@ -23,10 +23,13 @@ pub trait Admission: Send + Sync {
     /// Whether the plugin reviews requests of this kind. The API server calls this for every write, so it must be
     /// cheap. It builds no review for other requests.
     ///
-    /// By default: pods and nodes themselves, and bindings and evictions of pods.
+    /// A change of status is reviewed only if it changes labels or annotations.
+    ///
+    /// By default: pods and nodes themselves, the status, bindings and evictions of pods.
     fn concerns(&self, phase: Phase, operation: Operation, resource: &str, subresource: &str) -> bool {
         let _ = (phase, operation);
-        matches!((resource, subresource), ("pods" | "nodes", "") | ("pods", "binding" | "eviction"))
+        let is_subresource = resource == "pods" && matches!(subresource, "status" | "binding" | "eviction");
+        is_subresource || subresource.is_empty() && matches!(resource, "pods" | "nodes" | "bindings")
     }
 
     /// Adds metrics to those of the server.

@@ -30,5 +30,7 @@ pub use admission::Admission;
 pub use import::{ImportError, Imported};
 pub use options::{Limits, ServerOptions};
 pub use server::{ApiServer, CredentialsError, InProcessServer, StartError};
-pub use store::{DiskError, DiskIo, HistoryBounds, Lost, Recovery, StorageOptions, WriteError, recover};
+pub use store::{
+    DiskError, DiskIo, HistoryBounds, Latency, Lost, Recovery, StorageOptions, WriteError, recover,
+};
 pub use temporary::TemporaryDir;

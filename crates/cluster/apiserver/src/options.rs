@@ -74,7 +74,8 @@ pub struct Limits {
     pub send: Duration,
     /// How long a request waits for its turn.
     pub queue: Duration,
-    /// How long a request other than a watch may take until its response begins, and how long sending that may take.
+    /// How long a request other than a watch may take until its response begins, and how long sending that may take. A change
+    /// goes on without its client.
     pub request: Duration,
 }
 

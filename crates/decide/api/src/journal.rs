@@ -25,6 +25,7 @@ use crate::object::{
     VolumeObject, time,
 };
 use crate::read::{JsonError, from_json};
+use crate::syntax::annotations::ANNOTATION_PREFIX;
 
 /// The version of the format that is written; others are not read.
 pub const JOURNAL_VERSION: u32 = 1;
@@ -33,7 +34,6 @@ pub const JOURNAL_VERSION: u32 = 1;
 pub const OTHER_SCHEDULER: &str = "kube-scheduler";
 
 /// The domain of Berth's own annotations.
-const OWN_ANNOTATIONS: &str = "scheduling.berth.dev/";
 /// Other annotations that placement reads.
 const OTHER_ANNOTATIONS: [&str; 9] = [
     MIRROR_ANNOTATION,
@@ -350,7 +350,7 @@ impl Entry {
 fn redact_metadata(metadata: &mut ObjectMeta) {
     metadata
         .annotations
-        .retain(|key, _| key.starts_with(OWN_ANNOTATIONS) || OTHER_ANNOTATIONS.contains(&key.as_str()));
+        .retain(|key, _| key.starts_with(ANNOTATION_PREFIX) || OTHER_ANNOTATIONS.contains(&key.as_str()));
     redact_identity(metadata);
 }
 

@@ -44,6 +44,11 @@ impl WorkBudget {
         self.left.get() == 0
     }
 
+    /// The steps that are left.
+    pub fn left(&self) -> u64 {
+        self.left.get()
+    }
+
     /// The steps taken so far.
     pub fn n_spent(&self) -> u64 {
         self.limit - self.left.get()

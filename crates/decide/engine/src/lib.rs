@@ -46,7 +46,7 @@ pub use plugins::reads_volumes;
 pub use preemption::{DisruptionBudget, NotEligible, Preemption, Victims};
 pub use state::group::GroupDisruption;
 pub use state::pod::prepared::PreparedPod;
-pub use state::{MAX_ALL_TOPOLOGIES, Settings};
+pub use state::{DeviceWork, MAX_ALL_TOPOLOGIES, Settings};
 pub use verdict::{Counts, ExcludedDevices, Rejection, Status, TopologyPair, Verdict, ViolatedRule, Witness};
 pub use violation::{
     Remedies, Remedy, RemedyOptions, Stays, Target, Victim, Violation, ViolationChanges, ViolationKey,

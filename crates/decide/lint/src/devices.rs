@@ -124,11 +124,18 @@ pub(crate) struct Devices<'a> {
     pub(crate) shapes: Vec<Shape<'a>>,
     classes: HashMap<&'a str, &'a [WrittenSelector]>,
     compiled: HashMap<String, Option<DeviceSelector>>,
+    /// Whether selectors select shapes, by their texts and places.
+    results: HashMap<String, Vec<Option<bool>>>,
 }
 
 impl<'a> Devices<'a> {
     pub(crate) fn of(input: &LintInput<'a>) -> Devices<'a> {
-        let mut devices = Devices { shapes: Vec::new(), classes: HashMap::new(), compiled: HashMap::new() };
+        let mut devices = Devices {
+            shapes: Vec::new(),
+            classes: HashMap::new(),
+            compiled: HashMap::new(),
+            results: HashMap::new(),
+        };
         let mut known: HashMap<String, usize> = HashMap::new();
         for entry in &input.inventory.device_objects {
             match &entry.object {
@@ -171,19 +178,41 @@ impl<'a> Devices<'a> {
                 self.compiled.insert((*text).to_owned(), DeviceSelector::compile(text).ok());
             }
         }
-        let selectors: Option<Vec<_>> = texts.iter().map(|text| self.compiled[*text].as_ref()).collect();
-        let selectors = selectors?;
-        let is_selected = |shape: &&Shape<'_>| {
-            let device = SelectedDevice {
-                driver: shape.driver,
-                allow_multiple_allocations: shape.device.allow_multiple_allocations,
-                attributes: &shape.device.attributes,
-                capacity: &shape.device.capacity,
-            };
-            selectors.iter().all(|selector| selector.matches(&device) == Ok(true))
-        };
-        Some(self.shapes.iter().filter(is_selected).collect())
+        let mut selected = Vec::new();
+        for (i, shape) in self.shapes.iter().enumerate() {
+            let mut is_selected = true;
+            for text in &texts {
+                let selector = self.compiled[*text].as_ref()?;
+                if !is_selected || !input.work.spend(1) {
+                    continue;
+                }
+                let known =
+                    self.results.entry((*text).to_owned()).or_insert_with(|| vec![None; self.shapes.len()]);
+                is_selected = match known[i] {
+                    Some(known) => known,
+                    None => selects(input, selector, shape)?,
+                };
+                known[i] = Some(is_selected);
+            }
+            if is_selected {
+                selected.push(shape);
+            }
+        }
+        Some(selected)
     }
+}
+
+/// Whether a selector selects a device; none if that takes more steps than the rule has left.
+fn selects(input: &LintInput<'_>, selector: &DeviceSelector, shape: &Shape<'_>) -> Option<bool> {
+    let device = SelectedDevice {
+        driver: shape.driver,
+        allow_multiple_allocations: shape.device.allow_multiple_allocations,
+        attributes: &shape.device.attributes,
+        capacity: &shape.device.capacity,
+    };
+    let (matches, took) = selector.matches_within(&device, input.work.left());
+    input.work.spend(usize::try_from(took).unwrap_or(usize::MAX));
+    matches.map(|matches| matches == Ok(true))
 }
 
 impl Shape<'_> {

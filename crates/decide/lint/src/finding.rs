@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::rule::RuleInfo;
 use crate::severity::Severity;
 use crate::subject::Object;
 use crate::work::Work;
@@ -9,7 +10,7 @@ use crate::work::Work;
 /// A mistake in an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Name of the rule.
+    /// Name of the rule, or `RULE/FINDING`.
     pub rule: &'static str,
     /// How bad it is.
     pub severity: Severity,
@@ -44,27 +45,48 @@ pub(crate) struct Found {
 
 /// Collects the findings of a rule.
 pub(crate) struct Findings {
-    rule: &'static str,
-    severity: Severity,
-    fix: &'static str,
+    rule: &'static [RuleInfo],
     work: Work,
     pub(crate) all: Vec<Found>,
 }
 
 impl Findings {
-    /// For a rule with this name, and with this usual severity and fix.
-    pub(crate) fn new(rule: &'static str, severity: Severity, fix: &'static str, work: Work) -> Findings {
-        Findings { rule, severity, fix, work, all: Vec::new() }
+    /// For a rule with these findings.
+    pub(crate) fn new(rule: &'static [RuleInfo], work: Work) -> Findings {
+        Findings { rule, work, all: Vec::new() }
     }
 
-    /// Adds a finding with the severity and the fix of the rule. `path` is that in the whole object.
+    /// Adds the finding of a rule that has one, with its severity and fix. `path` is that in the whole object.
     pub(crate) fn add(
         &mut self,
         object: &Object<'_>,
         path: String,
         message: impl Into<String>,
     ) -> &mut Finding {
-        let Findings { rule, severity, fix, .. } = *self;
+        self.add_info(&self.rule[0], object, path, message.into())
+    }
+
+    /// As [`Findings::add`], one of several findings of a rule: `claim-too-large` of `device/claim-too-large`.
+    pub(crate) fn add_one(
+        &mut self,
+        name: &str,
+        object: &Object<'_>,
+        path: String,
+        message: impl Into<String>,
+    ) -> &mut Finding {
+        let has_name = |info: &&RuleInfo| info.name.rsplit('/').next() == Some(name);
+        let info = self.rule.iter().find(has_name).expect("the table has all findings of the rule");
+        self.add_info(info, object, path, message.into())
+    }
+
+    fn add_info(
+        &mut self,
+        info: &'static RuleInfo,
+        object: &Object<'_>,
+        path: String,
+        message: String,
+    ) -> &mut Finding {
+        let RuleInfo { name: rule, severity, fix, .. } = *info;
         let finding = Finding {
             rule,
             severity,
@@ -74,12 +96,12 @@ impl Findings {
             path: path.clone(),
             file: object.source.file.to_string(),
             line: object.source.line,
-            message: message.into(),
+            message,
             fix: fix.to_owned(),
             place: object.source.clone(),
         };
         let position = (object.order, rule, path);
-        let counts = !object.is_exempt(rule) && !self.work.is_spent();
+        let counts = !object.is_exempt(info) && !self.work.is_spent();
         self.all.push(Found { position, counts, finding });
         &mut self.all.last_mut().expect("a finding was just added").finding
     }

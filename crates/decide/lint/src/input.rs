@@ -39,6 +39,9 @@ pub struct Objection {
 /// Puts a pod to the admission policy.
 pub type Review<'a> = dyn Fn(&Pod) -> Vec<Objection> + 'a;
 
+/// Steps of a comparison of two sets, besides those of their sizes.
+const RELATION_STEPS: usize = 20;
+
 /// The objects to lint, parsed once, and the cluster around them.
 pub struct LintInput<'a> {
     pub(crate) inventory: &'a Inventory,
@@ -257,7 +260,7 @@ impl<'a> LintInput<'a> {
 
     /// How two sets relate; that they overlap, if the rule has no more steps of work.
     pub(crate) fn relation(&self, a: &PodSet, b: &PodSet) -> SetRelation {
-        if self.work.spend(a.comparison_steps(b)) {
+        if self.work.spend(RELATION_STEPS + a.comparison_steps(b)) {
             a.relation(b, &self.namespaces)
         } else {
             SetRelation::Overlaps

@@ -1,6 +1,6 @@
 //! Rules that find placement mistakes in manifests, alone or against a cluster.
 //!
-//! [`LintInput`] holds the objects, parsed once; [`lint`] puts them to the rules of [`RULES`]. Each rule is a file of `rules`
+//! [`LintInput`] holds the objects, parsed once; [`lint`] puts them to the rules of [`RULES`]. Each rule is a file of `rules`, may have several findings,
 //! and decides with the engine, with the relations of selectors, and with the nodes and pods of the input.
 //!
 //! This crate does no I/O: callers read files, find the lines of fields, and write the findings.
@@ -34,8 +34,9 @@ use berth_simulate::InvalidObject;
 
 use finding::{Findings, Found};
 
-/// Steps of work of each rule: some seconds.
-const MAX_STEPS: u64 = 100_000_000;
+/// Steps of work of a rule, and of all rules together: some seconds.
+const RULE_STEPS: u64 = 50_000_000;
+const ALL_STEPS: u64 = 150_000_000;
 
 /// The result of the rules.
 #[derive(Clone, Debug, Default)]
@@ -54,18 +55,25 @@ pub struct LintReport {
 
 /// Puts the input to the selected rules.
 pub fn lint(input: &LintInput<'_>, selection: &Selection) -> LintReport {
-    lint_within(input, selection, MAX_STEPS)
+    lint_within(input, selection, RULE_STEPS, ALL_STEPS)
 }
 
-/// As [`lint`], with at most as many steps of work for each rule.
-pub fn lint_within(input: &LintInput<'_>, selection: &Selection, steps: u64) -> LintReport {
+/// As [`lint`], with at most as many steps of work for each rule, and for all.
+pub fn lint_within(
+    input: &LintInput<'_>,
+    selection: &Selection,
+    rule_steps: u64,
+    all_steps: u64,
+) -> LintReport {
+    input.work.begin(all_steps);
     let (mut all, mut incomplete): (Vec<Found>, _) = (Vec::new(), Vec::new());
-    for info in RULES.iter().filter(|info| selection.contains(info.name)) {
-        input.work.begin(steps);
-        let mut findings = Findings::new(info.name, info.severity, info.fix, input.work.clone());
-        (info.check)(input, &mut findings);
+    let is_selected = |rule: &&[RuleInfo]| rule.iter().any(|info| selection.contains(info.name));
+    for rule in RULES.chunk_by(|a, b| a.rule() == b.rule()).filter(is_selected) {
+        let steps = input.work.begin_rule(rule_steps);
+        let mut findings = Findings::new(rule, input.work.clone());
+        (rule[0].check)(input, &mut findings);
         if input.work.is_spent() {
-            let name = info.name;
+            let name = rule[0].rule();
             let first = input.last_subject().map(|subject| &subject.object);
             let first =
                 first.map(|first| format!(" from {} {}/{} on", first.kind, first.namespace, first.name));
@@ -74,7 +82,7 @@ pub fn lint_within(input: &LintInput<'_>, selection: &Selection, steps: u64) -> 
         }
         all.extend(findings.all);
     }
-    all.retain(|found| found.counts);
+    all.retain(|found| found.counts && selection.contains(found.finding.rule));
     all.sort_by(|a, b| a.position.cmp(&b.position));
     let mut findings: Vec<_> = all.into_iter().map(|found| found.finding).collect();
     findings.dedup();

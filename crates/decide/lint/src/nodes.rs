@@ -10,6 +10,7 @@ use berth_api::rules::{
     Tolerations,
 };
 
+use crate::subject::Subject;
 use crate::work::Work;
 
 /// Alternatives beyond this many are not compared.
@@ -29,6 +30,8 @@ pub(crate) struct Nodes<'a> {
     work: Work,
     domains: RefCell<HashMap<String, Domains<'a>>>,
     eligible: RefCell<HashMap<NodeRules, Rc<Eligible<'a>>>>,
+    /// The same, by the place of the object: rules can be large.
+    of_subjects: RefCell<HashMap<usize, Rc<Eligible<'a>>>>,
 }
 
 /// The nodes that a pod may run on.
@@ -46,7 +49,14 @@ impl<'a> Nodes<'a> {
         let mut known = HashMap::new();
         let first = |(i, node): (usize, &&'a Node)| *known.entry(offered(node)).or_insert(i);
         let first_of_size = all.iter().enumerate().map(first).collect();
-        Nodes { all, first_of_size, work, domains: RefCell::default(), eligible: RefCell::default() }
+        Nodes {
+            all,
+            first_of_size,
+            work,
+            domains: RefCell::default(),
+            eligible: RefCell::default(),
+            of_subjects: RefCell::default(),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -92,12 +102,25 @@ impl<'a> Nodes<'a> {
 
     /// The nodes that the node selector, the required node affinity and the tolerations of a pod allow. Taints that nodes
     /// get for a time, such as while they are cordoned, do not count.
-    pub(crate) fn eligible(&self, rules: &PodRules) -> Rc<Eligible<'a>> {
-        let key =
-            (rules.node_selector.clone(), rules.required_node_affinity.clone(), rules.tolerations.clone());
+    pub(crate) fn eligible(&self, subject: &Subject<'_>) -> Rc<Eligible<'a>> {
+        let order = subject.object.order;
+        if let Some(eligible) = self.of_subjects.borrow().get(&order) {
+            return eligible.clone();
+        }
+        let rules = &subject.rules;
         if !self.work.spend(steps(rules)) {
             return Rc::default();
         }
+        let eligible = self.eligible_by(rules);
+        if !self.work.is_spent() {
+            self.of_subjects.borrow_mut().insert(order, eligible.clone());
+        }
+        eligible
+    }
+
+    fn eligible_by(&self, rules: &PodRules) -> Rc<Eligible<'a>> {
+        let key =
+            (rules.node_selector.clone(), rules.required_node_affinity.clone(), rules.tolerations.clone());
         if let Some(eligible) = self.eligible.borrow().get(&key) {
             return eligible.clone();
         }
@@ -114,7 +137,9 @@ impl<'a> Nodes<'a> {
         let mut seen = HashSet::new();
         let sizes = nodes.iter().copied().filter(|i| seen.insert(self.first_of_size[*i])).collect();
         let eligible = Rc::new(Eligible { nodes, sizes, domains: RefCell::default() });
-        self.eligible.borrow_mut().insert(key, eligible.clone());
+        if !self.work.is_spent() {
+            self.eligible.borrow_mut().insert(key, eligible.clone());
+        }
         eligible
     }
 
@@ -168,11 +193,27 @@ fn matches(rule: &NodeSelectorRule, node: &Node) -> bool {
 /// Steps that it costs to compare the rules about nodes with one node.
 fn steps(rules: &PodRules) -> usize {
     let of_term = |term: &NodeTerm| match term {
-        NodeTerm::All(requirements) => 1 + requirements.len(),
+        NodeTerm::All(requirements) => {
+            let of_requirement = |requirement: &NodeRequirement| match requirement {
+                NodeRequirement::Label(requirement) | NodeRequirement::Name(requirement) => {
+                    requirement_steps(requirement)
+                }
+                NodeRequirement::Attribute(_) => 1,
+            };
+            1 + requirements.iter().map(of_requirement).sum::<usize>()
+        }
         _ => 1,
     };
     let terms = rules.required_node_affinity.iter().flat_map(|rule| &rule.terms);
     1 + rules.node_selector.len() + terms.map(of_term).sum::<usize>()
+}
+
+/// Steps that it costs to copy a requirement, or to compare it with a value.
+fn requirement_steps(requirement: &Requirement) -> usize {
+    match requirement {
+        Requirement::In(_, values) | Requirement::NotIn(_, values) => 1 + values.len(),
+        _ => 1,
+    }
 }
 
 /// The requirements of a node term on labels and on the name; those on versions, annotations and other fields are left
@@ -203,7 +244,7 @@ pub(crate) fn conjunction(
 ) -> Option<Vec<Vec<Requirement>>> {
     for rule in rules {
         let terms: Vec<_> = rule.terms.iter().filter_map(term_requirements).collect();
-        let size = |all: &[Vec<Requirement>]| 1 + all.iter().map(Vec::len).sum::<usize>();
+        let size = |all: &[Vec<Requirement>]| 1 + all.iter().flatten().map(requirement_steps).sum::<usize>();
         let steps = size(&alternatives) * terms.len() + size(&terms) * alternatives.len();
         if alternatives.len() * terms.len() > MAX_ALTERNATIVES || !work.spend(steps) {
             return None;

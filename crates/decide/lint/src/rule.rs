@@ -7,11 +7,13 @@ use crate::input::LintInput;
 use crate::rules::*;
 use crate::severity::Severity;
 
-/// A rule.
+/// A rule, or one of several findings of a rule.
 #[derive(Clone, Copy)]
 pub struct RuleInfo {
-    /// Its name.
+    /// The name of the rule, or `RULE/FINDING`.
     pub name: &'static str,
+    /// Its name before findings of several rules became those of one, which still selects it.
+    former: Option<&'static str>,
     /// The usual severity of its findings; a finding that depends on what the input does not show has a lower one.
     pub severity: Severity,
     /// What it reports.
@@ -27,16 +29,31 @@ impl fmt::Debug for RuleInfo {
     }
 }
 
-/// A rule by its name.
+impl RuleInfo {
+    /// The name of the rule: `device` of `device/claim-too-large`.
+    pub fn rule(&self) -> &'static str {
+        self.name.split('/').next().unwrap_or_default()
+    }
+
+    /// Whether a name selects it: its own, the former one, that of its rule, or `*` for all.
+    pub(crate) fn is_selected_by(&self, name: &str) -> bool {
+        [self.name, self.rule(), "*"].contains(&name) || self.former == Some(name)
+    }
+}
+
+/// A rule, or one of several findings of a rule, by its name.
 pub fn rule(name: &str) -> Option<&'static RuleInfo> {
     RULES.iter().find(|info| info.name == name)
 }
 
 macro_rules! rules {
-    ($($name:literal $module:ident $severity:ident: $summary:literal; $fix:literal)*) => {
-        /// All rules, by name.
+    (@former) => { None };
+    (@former $former:literal) => { Some($former) };
+    ($($name:literal $(($former:literal))? $module:ident $severity:ident: $summary:literal; $fix:literal)*) => {
+        /// All rules, by name; the findings of one rule follow each other and have the same check.
         pub const RULES: &[RuleInfo] = &[$(RuleInfo {
-            name: $name, severity: Severity::$severity, summary: $summary, fix: $fix, check: $module::check,
+            name: $name, former: rules!(@former $($former)?), severity: Severity::$severity, summary: $summary, fix: $fix,
+            check: $module::check,
         }),*];
     };
 }
@@ -54,15 +71,6 @@ rules! {
     "budget-blocks-evictions" budget_blocks_evictions Warning:
         "A PodDisruptionBudget never allows an eviction";
         "allow one unavailable pod, or run one replica more than must be available"
-    "claim-once-per-node" claim_once_per_node Info:
-        "Every replica claims devices of which no node has enough for two";
-        "run at most one replica per node, or claim fewer devices"
-    "claim-shared-by-too-many" claim_shared_by_too_many Error:
-        "A claim of devices is shared by more pods than it can be reserved for";
-        "make claims from a template, or share the claim by fewer pods"
-    "claim-too-large" claim_too_large Error:
-        "A claim requests more devices than can be allocated to one claim";
-        "request at most 32 devices in one claim"
     "contradictory-terms" contradictory_terms Error:
         "Node selector and required node affinity contradict each other: no node can ever match";
         "remove one of the contradicting requirements"
@@ -78,51 +86,51 @@ rules! {
     "deprecated-topology-key" deprecated_key Warning:
         "A node label key that is out of use";
         "use the label that replaces it"
-    "device-attribute-unknown" device_attribute_unknown Warning:
+    "device/attribute-unknown" ("device-attribute-unknown") device Warning:
         "An attribute of devices that no driver publishes";
         "correct the domain or the name of the attribute"
-    "device-constraint-unsatisfiable" device_constraint_unsatisfiable Error:
+    "device/claim-once-per-node" ("claim-once-per-node") device Info:
+        "Every replica claims devices of which no node has enough for two";
+        "run at most one replica per node, or claim fewer devices"
+    "device/claim-shared-by-too-many" ("claim-shared-by-too-many") device Error:
+        "A claim of devices is shared by more pods than it can be reserved for";
+        "make claims from a template, or share the claim by fewer pods"
+    "device/claim-too-large" ("claim-too-large") device Error:
+        "A claim requests more devices than can be allocated to one claim";
+        "request at most 32 devices in one claim"
+    "device/constraint-unsatisfiable" ("device-constraint-unsatisfiable") device Error:
         "A constraint between devices cannot hold";
         "change the constraint, or request fewer devices"
-    "device-object-missing" device_object_missing Error:
+    "device/feature-gate-off" ("feature-gate-off") device Error:
+        "A field of devices or pod groups needs a feature gate that is off";
+        "enable the gate with --feature-gates in the cluster and here, or remove the field"
+    "device/object-missing" ("device-object-missing") device Error:
         "A device class, a claim or a template of claims does not exist";
         "create the object, or correct its name"
-    "device-selector-invalid" device_selector_invalid Error:
+    "device/selector-invalid" ("device-selector-invalid") device Error:
         "A selector of devices is not a valid expression";
         "correct the expression"
-    "device-selector-matches-nothing" device_selector_matches_nothing Warning:
+    "device/selector-matches-nothing" ("device-selector-matches-nothing") device Warning:
         "A request of devices selects no device of the input";
         "correct the selector or the device class"
     "dialects-differ" dialects_differ Warning:
         "A field value means one thing in the v1 API and another in the design proposals";
         "write the meaning out"
-    "empty-selector-selects-all" empty_selector Warning:
-        "An empty label selector selects all pods of its namespaces";
-        "select the labels of the pods that are meant"
     "eviction-annotation-invalid" eviction_annotation Warning:
         "The enforcer ignores an annotation of the pod because its value is invalid";
         "write evict, hold or a duration such as 90s, 5m or 1h30m"
-    "feature-gate-off" feature_gate_off Error:
-        "A field of devices or pod groups needs a feature gate that is off";
-        "enable the gate with --feature-gates in the cluster and here, or remove the field"
     "first-rollout-trap" first_rollout_trap Warning:
         "matchLabelKeys is added to a running Deployment whose old pods still exclude the new ones";
         "set maxUnavailable to 1 for this rollout"
     "label-not-an-integer" label_not_an_integer Error:
         "Gt or Lt compares a label or a bound that is not an integer";
         "use integers, or the operator In"
-    "match-label-key-absent" match_label_key_absent Warning:
-        "A key of matchLabelKeys or mismatchLabelKeys that the pods do not have as a label is ignored";
-        "add the label to the pod template, or remove the key"
     "named-node-rejects" named_node_rejects Error:
         "A pod names a node that the input does not have, or that rejects the pod";
         "remove nodeName, so that a scheduler selects a node, or name another node"
     "never-first" never_first Error:
         "Required affinity that no pod can satisfy first";
         "let the terms select the pod's own labels, or make the affinity preferred"
-    "null-selector-selects-none" null_selector Warning:
-        "A term without labelSelector selects no pod and has no effect, or can never be satisfied";
-        "add a labelSelector"
     "policy-refuses" policy_refuses Error:
         "The admission policy refuses the pods, or warns about them";
         "change the pod as the message says, or the policy"
@@ -147,12 +155,21 @@ rules! {
     "rollout-deadlock" rollout_deadlock Warning:
         "A rolling update cannot start: a new pod is unschedulable while all old pods run";
         "set maxUnavailable to 1"
-    "selector-matches-nothing" selector_matches_nothing Warning:
+    "selector/empty" ("empty-selector-selects-all") selector Warning:
+        "An empty label selector selects all pods of its namespaces";
+        "select the labels of the pods that are meant"
+    "selector/match-label-key-absent" ("match-label-key-absent") selector Warning:
+        "A key of matchLabelKeys or mismatchLabelKeys that the pods do not have as a label is ignored";
+        "add the label to the pod template, or remove the key"
+    "selector/matches-nothing" ("selector-matches-nothing") selector Warning:
         "A selector matches no pod or no node of the input";
         "correct the selector"
-    "spread-selector-misses-own-pods" spread_selector Warning:
+    "selector/misses-own-pods" ("spread-selector-misses-own-pods") selector Warning:
         "A topology spread constraint does not count the pods that have it";
         "select the labels of the pod template"
+    "selector/null" ("null-selector-selects-none") selector Warning:
+        "A term without labelSelector selects no pod and has no effect, or can never be satisfied";
+        "add a labelSelector"
     "toleration-without-taint" toleration_without_taint Info:
         "A toleration tolerates no taint of the nodes";
         "remove the toleration, or correct its key, value or effect"

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::rule::{RULES, rule};
+use crate::rule::RULES;
 
 /// A name that is no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Disables rules, by name or `*` for all.
+    /// Disables rules or single findings of them, by name or `*` for all.
     ///
     /// # Errors
     /// The first name that is no rule.
@@ -29,7 +29,7 @@ impl Selection {
         Ok(())
     }
 
-    /// Enables rules again, by name or `*` for all.
+    /// Enables rules or single findings of them again, by name or `*` for all.
     ///
     /// # Errors
     /// The first name that is no rule.
@@ -48,9 +48,9 @@ impl Selection {
 }
 
 fn named(name: &str) -> Result<Vec<&'static str>, UnknownRule> {
-    match (name, rule(name)) {
-        ("*", _) => Ok(RULES.iter().map(|info| info.name).collect()),
-        (_, Some(info)) => Ok(vec![info.name]),
-        (_, None) => Err(UnknownRule(name.to_owned())),
+    let selected = RULES.iter().filter(|info| info.is_selected_by(name));
+    match selected.map(|info| info.name).collect::<Vec<_>>() {
+        names if names.is_empty() => Err(UnknownRule(name.to_owned())),
+        names => Ok(names),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use berth_api::admission::{AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes};
+use berth_api::admission::{
+    AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes, validate_annotations,
+};
 use berth_api::expand::{ExpandError, daemon_tolerations, workload_pods};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::inventory::{Entry, Workload, WorkloadSpec};
@@ -13,9 +15,10 @@ use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use serde_json::Value;
 
 use crate::added_labels::{AddedLabels, UNKNOWN_VALUE};
+use crate::rule::RuleInfo;
 
-/// The annotation of an object, or of its pod template, with the rules that it is exempt from: names separated by
-/// commas, or `*` for all.
+/// The annotation of an object, or of its pod template, with the rules that it is exempt from: names of rules or of their findings, separated
+/// by commas, or `*` for all.
 pub const IGNORE_ANNOTATION: &str = "lint.berth.dev/ignore";
 
 /// An object of the input.
@@ -59,7 +62,7 @@ impl<'a> Object<'a> {
     }
 
     /// Whether an annotation exempts the object from a rule.
-    pub(crate) fn is_exempt(&self, rule: &str) -> bool {
+    pub(crate) fn is_exempt(&self, rule: &RuleInfo) -> bool {
         const PLACES: [&str; 3] = [
             "/metadata/annotations",
             "/spec/template/metadata/annotations",
@@ -67,7 +70,7 @@ impl<'a> Object<'a> {
         ];
         let annotations = PLACES.iter().filter_map(|place| self.raw.pointer(place));
         let texts = annotations.filter_map(|a| a.get(IGNORE_ANNOTATION).and_then(Value::as_str));
-        texts.flat_map(|text| text.split(',')).any(|name| matches!(name.trim(), "*") || name.trim() == rule)
+        texts.flat_map(|text| text.split(',')).any(|name| rule.is_selected_by(name.trim()))
     }
 }
 
@@ -167,9 +170,12 @@ impl<'a> Subject<'a> {
         admission: PodAdmission<'_>,
     ) -> Subject<'a> {
         let mut pod = written.clone();
-        // An API server has admitted a pod that it created.
+        // An API server has admitted a pod that it created; it may not know the annotations.
         let AdmissionResult { errors, denied, .. } = match pod.metadata.creation_timestamp {
             None => admission.admit(&mut pod),
+            Some(_) if admission.extensions => {
+                AdmissionResult { errors: validate_annotations(&pod), ..AdmissionResult::default() }
+            }
             Some(_) => AdmissionResult::default(),
         };
         let rules = PodRules::parse(&pod, admission.extensions);

@@ -162,12 +162,22 @@ impl AdmissionRequest {
             && self.sub_resource == sub_resource
     }
 
-    /// The new object as a pod in the request's namespace.
+    /// Whether a pod is bound, by the subresource or beside it.
+    pub fn is_binding(&self) -> bool {
+        self.operation == Operation::Create
+            && (self.is_about("", "pods", "binding") || self.is_about("", "bindings", ""))
+    }
+
+    /// The new object as a pod in the request's namespace. A binding is a pod with its annotations on its node.
     ///
     /// # Errors
     /// It is none.
     pub fn pod(&self) -> Result<Pod, RequestError> {
-        self.pod_of("object", &self.object)
+        let mut pod = self.pod_of("object", &self.object)?;
+        if self.is_binding() {
+            self.object["target"]["name"].as_str().unwrap_or_default().clone_into(&mut pod.spec.node_name);
+        }
+        Ok(pod)
     }
 
     /// The old object as a pod; `None` if there is none.

@@ -67,14 +67,10 @@ pub fn review<K: StateAccess>(
         Endpoint::MutatePods => mutate_pods(request, policy, access),
         Endpoint::ValidatePolicies => Ok(rules::is_valid_policy(request)),
         Endpoint::ValidateNodes => validate_nodes(request, policy, access),
-        Endpoint::ValidateBindings => {
-            let is_binding = request.operation == Operation::Create
-                && (request.is_about("", "pods", "binding") || request.is_about("", "bindings", ""));
-            match policy.binding_guard.as_ref().filter(|_| is_binding) {
-                Some(guard) => rules::keeps_required_rules(request, guard, access, now),
-                None => Ok(Answer::allowed()),
-            }
-        }
+        Endpoint::ValidateBindings => match policy.binding_guard.as_ref().filter(|_| request.is_binding()) {
+            Some(guard) => rules::keeps_required_rules(request, guard, access, now),
+            None => Ok(Answer::allowed()),
+        },
     }
 }
 
@@ -82,12 +78,19 @@ fn is_written(request: &AdmissionRequest) -> bool {
     matches!(request.operation, Operation::Create | Operation::Update) && request.sub_resource.is_empty()
 }
 
-/// The pod of a request that creates or updates it, unless it is being deleted.
+/// The pod of a request that creates it, binds it with annotations, or updates it or a subresource of it; none if the pod is
+/// being deleted.
 fn written_pod(request: &AdmissionRequest) -> Result<Option<Pod>, RequestError> {
-    if !is_written(request) || !request.is_about("", "pods", "") {
+    let is_updated =
+        request.operation == Operation::Update && request.is_about("", "pods", &request.sub_resource);
+    let is_created = request.operation == Operation::Create && request.is_about("", "pods", "");
+    if !is_updated && !is_created && !request.is_binding() {
         return Ok(None);
     }
-    Ok(Some(request.pod()?).filter(|pod| pod.metadata.deletion_timestamp.is_none()))
+    let pod = request.pod()?;
+    let is_meant =
+        pod.metadata.deletion_timestamp.is_none() && (!request.is_binding() || rules::has_annotation(&pod));
+    Ok(is_meant.then_some(pod))
 }
 
 /// The pod of a request that creates it, or changes its inter-pod rules.
@@ -117,14 +120,18 @@ fn validate_pods<K: StateAccess>(
     now: Instant,
 ) -> Result<Answer, ReviewError> {
     let mut found = Findings::default();
-    if is_written(request) && !request.is_about("", "pods", "") {
+    if is_written(request) && request.resource.resource != "pods" && !request.is_binding() {
         rules::check_template(request, policy, access, now, &mut found)?;
         return Ok(found.into_answer());
     }
     let Some(pod) = written_pod(request)? else { return Ok(Answer::allowed()) };
+    let old = request.old_pod()?;
+    rules::keeps_annotations(request, policy, &mut found);
     rules::has_few_entries(request, policy, &pod, &mut found)?;
-    let old = if policy.required_labels.is_some() { request.old_pod()? } else { None };
-    rules::carries_required_labels(request, policy, &pod, old.as_ref(), &mut found);
+    if !request.is_binding() {
+        rules::carries_required_labels(request, policy, &pod, old.as_ref(), &mut found);
+    }
+    rules::has_valid_annotations(request, policy, &pod, old.as_ref(), &mut found);
     if !rules::changes_affinity(request, &pod)? {
         return Ok(found.into_answer());
     }

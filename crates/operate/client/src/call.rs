@@ -43,6 +43,9 @@ enum Failure {
     /// It is unknown whether the request was carried out.
     #[error("{0}")]
     Connection(String),
+    /// The content is not JSON: nothing was sent.
+    #[error("the request cannot be written: {0}")]
+    Content(serde_json::Error),
     /// The response is invalid.
     #[error("the answer cannot be read: {0}")]
     Answer(String),
@@ -96,6 +99,11 @@ impl CallError {
         CallError { method: Method::POST, path: path.to_owned(), failure }
     }
 
+    /// A request that is not sent: its content is not JSON.
+    pub(crate) fn not_written(method: Method, path: &str, error: serde_json::Error) -> CallError {
+        CallError { method, path: path.to_owned(), failure: Failure::Content(error) }
+    }
+
     fn reason(&self) -> &str {
         match &self.failure {
             Failure::Status { reason, .. } => reason,
@@ -123,10 +131,11 @@ impl CallError {
         self.code() == Some(409)
     }
 
-    /// Whether the server certainly did not execute the request: it answered with a client error (4xx), including a
-    /// request to retry later. A 5xx leaves it open.
+    /// Whether the server certainly did not execute the request: it was not sent, or answered with a client error (4xx),
+    /// including a request to retry later. A 5xx leaves it open.
     pub fn is_refusal(&self) -> bool {
-        self.code().is_some_and(|code| (400..500).contains(&code))
+        matches!(self.failure, Failure::Content(_))
+            || self.code().is_some_and(|code| (400..500).contains(&code))
     }
 }
 
@@ -213,12 +222,23 @@ pub async fn send(
     max_bytes: usize,
 ) -> Result<Bytes, CallError> {
     let name = Name::of(&request);
+    let answer = send_while(client, request, timeout, up_to(max_bytes)).await?;
+    answer.ok_or_else(|| name.failed(Failure::Answer(format!("it is larger than {max_bytes} bytes"))))
+}
+
+/// As [`send`], but `takes` decides for each part of the answer, from its bytes, whether it is read. Returns none if it is not.
+pub(crate) async fn send_while(
+    client: &kube::Client,
+    request: Request<Vec<u8>>,
+    timeout: Duration,
+    takes: impl FnMut(usize) -> bool,
+) -> Result<Option<Bytes>, CallError> {
+    let name = Name::of(&request);
     let answer = async {
         let response = name.head(client, request).await?;
-        let read = read(response.into_body(), max_bytes).await;
+        let read = read(response.into_body(), takes).await;
         let (bytes, complete) = read.map_err(|e| name.failed(Failure::Connection(with_sources(&e))))?;
-        let too_large = || name.failed(Failure::Answer(format!("it is larger than {max_bytes} bytes")));
-        complete.then_some(bytes).ok_or_else(too_large)
+        Ok(complete.then_some(bytes))
     };
     name.within(timeout, answer).await
 }
@@ -288,7 +308,8 @@ struct Cause {
 async fn refused(name: &Name, response: Response<Body>) -> CallError {
     let status = response.status();
     let seconds = response.headers().get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
-    let body = read(response.into_body(), MAX_STATUS_BYTES).await.map(|(bytes, _)| bytes).unwrap_or_default();
+    let body =
+        read(response.into_body(), up_to(MAX_STATUS_BYTES)).await.map(|(bytes, _)| bytes).unwrap_or_default();
     status_error(name, status, seconds.map(Duration::from_secs), &body)
 }
 
@@ -309,12 +330,21 @@ fn status_error(name: &Name, status: StatusCode, retry_after: Option<Duration>, 
     })
 }
 
-/// Reads a body up to a limit; returns whether it was complete.
-async fn read(mut body: Body, max_bytes: usize) -> Result<(Bytes, bool), kube::Error> {
+/// Takes parts of together at most this many bytes.
+fn up_to(max_bytes: usize) -> impl FnMut(usize) -> bool {
+    let mut left = Some(max_bytes);
+    move |n_bytes| {
+        left = left.and_then(|left| left.checked_sub(n_bytes));
+        left.is_some()
+    }
+}
+
+/// Reads a body while its parts are taken; returns whether it was complete.
+async fn read(mut body: Body, mut takes: impl FnMut(usize) -> bool) -> Result<(Bytes, bool), kube::Error> {
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
-        if read.len() + data.len() > max_bytes {
+        if !takes(data.len()) {
             return Ok((read.freeze(), false));
         }
         read.extend_from_slice(&data);

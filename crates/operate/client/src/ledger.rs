@@ -73,13 +73,15 @@ impl LedgerClient {
     /// Replaces the content of `before`.
     ///
     /// # Errors
-    /// [`CallError::is_conflict`]: another process wrote the ledger meanwhile. Otherwise the result is unknown.
+    /// [`CallError::is_conflict`]: another process wrote the ledger meanwhile. The content is not JSON: nothing was written.
+    /// Otherwise the result is unknown.
     pub async fn write<T: Serialize>(&self, before: Ledger<T>, content: T) -> Result<Ledger<T>, CallError> {
-        let text = serde_json::to_string(&content).unwrap_or_else(|_| "{}".to_owned());
         let (method, path, mut object) = match before.object {
             Some(object) => (Method::PUT, CONFIG_MAPS.object_path(&self.namespace, &self.name), object),
             None => (Method::POST, CONFIG_MAPS.path(&self.namespace), self.empty()),
         };
+        let text = serde_json::to_string(&content)
+            .map_err(|error| CallError::not_written(method.clone(), &path, error))?;
         if !object["data"].is_object() {
             object["data"] = Value::Object(Map::new());
         }
@@ -100,5 +102,53 @@ impl LedgerClient {
                 "annotations": {"kubernetes.io/description": self.description},
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// Content that cannot be written as JSON.
+    #[derive(Debug)]
+    struct Unwritable;
+
+    impl Serialize for Unwritable {
+        fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            Err(serde::ser::Error::custom("no JSON"))
+        }
+    }
+
+    #[tokio::test]
+    async fn content_that_could_not_be_written_erased_the_ledger() {
+        let requests: Arc<Mutex<Vec<Method>>> = Arc::default();
+        let seen = requests.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            seen.lock().unwrap().push(request.method().clone());
+            async { Ok::<_, Infallible>(Response::new(Body::from(b"{}".to_vec()))) }
+        });
+        let client = LedgerClient {
+            client: kube::Client::new(service, "default"),
+            namespace: "n".to_owned(),
+            name: "ledger".to_owned(),
+            key: KEY,
+            description: "",
+            timeout: Duration::from_secs(30),
+        };
+        for object in [None, Some(json!({"data": {KEY: "{\"evictions\": 1}"}}))] {
+            let before = Ledger { content: Unwritable, object };
+            let error = client.write(before, Unwritable).await.unwrap_err();
+            assert!(
+                error.is_refusal() && error.to_string().ends_with("cannot be written: no JSON"),
+                "{error}"
+            );
+        }
+        assert!(requests.lock().unwrap().is_empty(), "nothing was sent");
     }
 }

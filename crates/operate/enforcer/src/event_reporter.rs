@@ -34,6 +34,8 @@ const FAILED: &str = "EvictionFailed";
 const BAD_GRACE: &str = "InvalidEvictionGrace";
 /// The annotation about pods without a feasible node is invalid.
 const BAD_HOLD: &str = "InvalidWithoutTarget";
+/// Rules of a pod cannot be read.
+const BAD_RULES: &str = "InvalidPodRules";
 /// The cluster limit stops all evictions.
 const STOPPED: &str = "EvictionsLimited";
 
@@ -173,10 +175,18 @@ impl EventReporter {
     }
 
     pub(crate) fn invalid_annotation(&self, pod: &Pod, annotation: &str, text: &str) {
-        let metadata = &pod.metadata;
         let reason = if annotation == GRACE_ANNOTATION { BAD_GRACE } else { BAD_HOLD };
         let problem = eviction_annotation_problem(annotation, text).unwrap_or_default();
-        let note = format!("metadata.annotations[{annotation}]: {problem}");
+        self.warn(pod, reason, format!("metadata.annotations[{annotation}]: {problem}"));
+    }
+
+    /// Rules of a running pod cannot be read. A pending pod has an event of the scheduler.
+    pub(crate) fn invalid_rules(&self, pod: &Pod, error: &str) {
+        self.warn(pod, BAD_RULES, format!("{error}; rules that cannot be read have no effect"));
+    }
+
+    fn warn(&self, pod: &Pod, reason: &'static str, note: String) {
+        let metadata = &pod.metadata;
         tracing::warn!(pod = pod.key(), "{note}");
         let about = ObjectReference::pod(&metadata.namespace, &metadata.name, &metadata.uid);
         self.record(about, None, reason, note);

@@ -34,6 +34,8 @@ pub(crate) struct RunningPod {
     grace: Given<Duration>,
     /// How long it is held without a feasible node, by its annotation.
     without_target: Given<HoldPeriod>,
+    /// Why rules of it cannot be read.
+    rule_error: Option<Box<str>>,
     /// The condition that says until when it is held.
     pub(crate) held: Option<HeldCondition>,
     /// When it was first seen on its node; for pods older than this process, when the API server created it.
@@ -201,6 +203,7 @@ impl Pods {
             changes.hold = changes.note(WITHOUT_TARGET_ANNOTATION, hold_before, &hold);
         }
         let seen_at = known.map_or(seen_at, |known| known.seen_at);
+        let rule_error = known.and_then(|known| known.rule_error.clone());
         self.discount(&key);
         let workload = match self.workloads.get_key_value(&workload) {
             Some((workload, _)) => workload.clone(),
@@ -221,6 +224,7 @@ impl Pods {
             workload,
             grace: given,
             without_target: hold,
+            rule_error,
             held,
             seen_at,
             is_accepted,
@@ -230,6 +234,16 @@ impl Pods {
         };
         self.pods.insert(key, facts);
         changes
+    }
+
+    /// Notes why rules of a pod on a node cannot be read; returns whether this is news.
+    pub(crate) fn note_rule_error(&mut self, namespace: &str, name: &str, error: Option<&str>) -> bool {
+        let Some(pod) = self.pods.get_mut(&key(namespace, name)).filter(|pod| pod.has_node) else {
+            return false;
+        };
+        let is_known = pod.rule_error.as_deref() == error;
+        pod.rule_error = error.map(Into::into);
+        !is_known && error.is_some()
     }
 
     /// A pod was deleted. Another pod that has its name by now stays.
@@ -391,6 +405,21 @@ mod tests {
         check(Some("1h"), true, "");
         check(None, true, "");
         assert_eq!(pods.get("default", "a").unwrap().grace(), None);
+    }
+
+    #[test]
+    fn rules_that_cannot_be_read_are_news_once() {
+        let mut pods = Pods::default();
+        let mut note = |name: &str, grace, error| {
+            pods.set(&pod(name, None, grace), Needs::default(), SEEN);
+            pods.note_rule_error("default", name, error)
+        };
+        assert!(!note("a", None, None));
+        assert!(note("a", None, Some("unknown field")));
+        assert!(!note("a", Some("5s"), Some("unknown field")), "another annotation has changed");
+        assert!(note("a", None, Some("duplicate field")));
+        assert!(!note("a", None, None));
+        assert!(!pods.note_rule_error("default", "b", Some("unknown field")), "there is no such pod");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 mod binding;
 mod completion;
 mod context;
+mod device_turns;
 mod instruments;
 mod metrics;
 mod moves;

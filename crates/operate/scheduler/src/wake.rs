@@ -8,6 +8,7 @@ use berth_mirror::Source;
 use tokio::time::Instant;
 
 use crate::context::Context;
+use crate::device_turns;
 use crate::pending::{GroupFailure, GroupKey, PendingPods};
 use crate::pod_groups::PodGroups;
 use crate::queue::PodId;
@@ -107,6 +108,8 @@ impl Waker {
         let Some(first) = context.pending.queue.first_of(key, now) else { return };
         let Some(queued) = context.pending.pods.get(first) else { return };
         let began = Instant::now();
+        // One that takes longer is decided instead.
+        context.state.cluster.device_work().allow(device_turns::FIRST, device_turns::FIRST);
         // Most nominated pods fit on their node first: then the others need no look.
         let decided = queued.decided();
         let fits = context
@@ -127,7 +130,7 @@ impl Waker {
                     Preemption::Victims(_)
                 )
         };
-        if fits || frees_claim() || preempts() {
+        if fits || frees_claim() || preempts() || context.state.cluster.device_work().is_cut() {
             return context.pending.wake(key, event, now);
         }
         let wake = context.state.cluster.wake_conditions(decided);

@@ -53,6 +53,8 @@ pub struct Additions {
     pub devices: Option<u64>,
     /// The enforcers rebalance.
     pub moves: bool,
+    /// Writes take time, and clients hang up: the seed of what is drawn for them.
+    pub quotas: Option<u64>,
 }
 
 /// A running simulation.
@@ -80,6 +82,7 @@ impl Cluster {
             has_devices: additions.devices.is_some(),
             moves: additions.moves,
             across_nodes: false,
+            slow_disk: additions.quotas.map(|seed| (seed, end)),
         };
         let mut workload = match additions.moves {
             true => moves::workload(&mut rng),
@@ -112,6 +115,11 @@ impl Cluster {
             faults.add_spells(Spell::some(&mut rng, &clients, end, &DEVICE_RESOURCES));
             Drivers::new(&mut rng, end)
         });
+        if let Some(seed) = additions.quotas {
+            let mut rng = Rng::with_seed(seed);
+            workload.add_quota(&mut rng, end);
+            faults.hang_ups = Some(rng);
+        }
         let mut cluster = Cluster::start(rng, &setup, &workload, faults);
         if additions.console {
             let client = admin(&cluster.network, CONSOLE, &cluster.server);
@@ -146,6 +154,7 @@ impl Cluster {
             has_devices,
             moves: false,
             across_nodes,
+            slow_disk: None,
         };
         let mut cluster = Cluster::start(rng, &setup, workload, Faults::only(kills, PERFECT.to_vec()));
         if has_devices {
@@ -174,7 +183,7 @@ impl Cluster {
         let mut hosts = vec![
             Host::new("apiserver", at(0), api_server(&network, &server, setup)),
             Host::new("users", at(50), users(connection(USERS), switches.clone(), workload.actions.clone())),
-            Host::new("observer", at(20), observer(connection(OBSERVER), history.clone(), setup.has_devices)),
+            Host::new("observer", at(20), observer(connection(OBSERVER), history.clone(), setup)),
             Host::new("webhook", at(60), webhook(&network, connection(WEBHOOK))).restarting(RESTART),
             Host::new("controllers", at(70), controllers(connection(CONTROLLERS), rng.fork())),
         ];

@@ -32,6 +32,8 @@ const KINDS: [Resource; 15] = [
 /// The same in runs with devices.
 const DEVICE_KINDS: [Resource; 3] =
     [resource::RESOURCE_SLICES, resource::DEVICE_CLASSES, resource::RESOURCE_CLAIMS];
+/// The same in runs with quotas.
+const QUOTA_KINDS: [Resource; 2] = [resource::RESOURCE_QUOTAS, resource::CONFIG_MAPS];
 /// Longer than any run.
 const WATCH_SECONDS: u32 = 100_000;
 
@@ -52,12 +54,17 @@ pub struct Change {
 #[derive(Clone, Default)]
 pub struct History(Arc<Mutex<BTreeMap<u64, Arc<Change>>>>);
 
+/// The kinds whose history a run keeps.
+pub fn kinds(has_devices: bool, has_quotas: bool) -> Vec<Resource> {
+    let of_devices = DEVICE_KINDS.iter().filter(|_| has_devices);
+    let of_quotas = QUOTA_KINDS.iter().filter(|_| has_quotas);
+    KINDS.iter().chain(of_devices).chain(of_quotas).copied().collect()
+}
+
 impl History {
-    /// Watches all kinds, from the version at which the store was empty.
-    pub async fn record(self, client: kube::Client, first: u64, has_devices: bool) {
-        let of_devices = DEVICE_KINDS.iter().filter(|_| has_devices);
-        let kinds = KINDS.iter().chain(of_devices).copied();
-        let watches = kinds.map(|kind| self.clone().record_kind(client.clone(), kind, first));
+    /// Watches kinds, from the version at which the store was empty.
+    pub async fn record(self, client: kube::Client, first: u64, kinds: Vec<Resource>) {
+        let watches = kinds.into_iter().map(|kind| self.clone().record_kind(client.clone(), kind, first));
         futures::future::join_all(watches).await;
     }
 

@@ -346,10 +346,17 @@ impl Arrived {
             }
             response
         };
+        let hangs_up = async {
+            match call.fate.kind {
+                Some(Kind::HangUp(after)) => tokio::time::sleep(after).await,
+                _ => std::future::pending().await,
+            }
+        };
         let response = tokio::select! {
             biased;
             // The client has given up.
             () = call.parts.closed() => return self.ended = true,
+            () = hangs_up => return self.end(Part::Broken("connection reset")),
             response = respond => response,
         };
         match call.fate.kind {

@@ -11,6 +11,7 @@ use http::{Method, Request};
 
 use crate::host::HostId;
 use crate::platform;
+use crate::workload::GROWING;
 
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub enum Kind {
     LoseAnswer,
     /// The request is carried out, and there is no answer.
     HangAnswer,
+    /// The client hangs up after this time, and asks again.
+    HangUp(Duration),
     /// The connection breaks in the middle of this frame of the response.
     Truncate(u32),
     /// After this many frames nothing more comes.
@@ -165,6 +168,8 @@ pub struct Faults {
     slow_disk: u32,
     spells: Vec<Spell>,
     kills: Option<Kills>,
+    /// Of clients that hang up while a quota is charged, even those without other faults.
+    pub hang_ups: Option<Rng>,
     /// Writes of the host that may be killed.
     pub n_writes: u64,
     killed: Option<HostId>,
@@ -269,6 +274,13 @@ impl Faults {
     /// What happens to a request.
     pub fn fate(&mut self, client: HostId, request: &Request<Bytes>) -> Fate {
         let mut fate = Fate::default();
+        let charges = request.method() == Method::POST && request.uri().path().contains(GROWING);
+        if let Some(rng) = self.hang_ups.as_mut().filter(|_| charges && !self.is_over)
+            && rng.u32(..3) == 0
+        {
+            *self.counts.entry("client hangs up").or_default() += 1;
+            return Fate { kind: Some(Kind::HangUp(Duration::from_millis(rng.u64(..2000)))), ..fate };
+        }
         if self.is_over || self.perfect.contains(&client) {
             return fate;
         }

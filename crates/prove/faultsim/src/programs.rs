@@ -8,7 +8,7 @@ use berth_admission::{AdmissionController, AdmissionRequest, Endpoint, Policy, p
 use berth_api::simulated_nodes::CSI_DRIVER;
 use berth_api::syntax::quantity::Quantity;
 use berth_apiserver::admission::{Operation, Phase};
-use berth_apiserver::{InProcessServer, ServerOptions};
+use berth_apiserver::{InProcessServer, Latency, ServerOptions};
 use berth_client::WatchGroup;
 use berth_client::connect::{self, Connection};
 use berth_client::lease::LeaseOptions;
@@ -27,10 +27,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::console::Viewers;
 use crate::devices::{BINDING_TIMEOUT, Drivers};
-use crate::history::History;
+use crate::history::{self, History};
 use crate::host::{HostId, Program};
 use crate::moves;
 use crate::network::{Network, Serve, ServerResponse};
+use crate::platform;
 use crate::workload::{Action, Switches, Workload};
 
 /// The API server.
@@ -59,6 +60,8 @@ pub struct Setup {
     pub moves: bool,
     /// Whether the schedulers preempt pods across nodes.
     pub across_nodes: bool,
+    /// The seed of how long writes within the API server take, and until when they take time.
+    pub slow_disk: Option<(u64, Duration)>,
 }
 
 /// The API server, if it has started.
@@ -80,6 +83,7 @@ pub fn api_server(network: &Network, place: &Server, setup: &Setup) -> Program {
                 let (network, fails_closed) = (network.clone(), setup.fails_closed);
                 options.admission = Some(Arc::new(RemoteAdmission { network, fails_closed }));
             }
+            options.storage.latency = setup.slow_disk.map(|(seed, until)| slow_disk(seed, until));
             let previous = lock(&place).clone();
             let server = InProcessServer::start(&options, &SECRET, FIRST_VERSION, previous.as_deref()).await;
             let server = Arc::new(server.expect("memory accepts the first objects"));
@@ -92,6 +96,22 @@ pub fn api_server(network: &Network, place: &Server, setup: &Setup) -> Program {
         }
         .boxed()
     })
+}
+
+/// Some writes wait for the disk.
+fn slow_disk(seed: u64, until: Duration) -> Latency {
+    let rng = Mutex::new(Rng::with_seed(seed));
+    Latency(Arc::new(move || {
+        let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_slow = rng.u32(..10) == 0 && platform::now() < until;
+        let millis = if is_slow { rng.u64(..1500) } else { 0 };
+        async move {
+            if millis > 0 {
+                tokio::time::sleep(Duration::from_millis(millis)).await;
+            }
+        }
+        .boxed()
+    }))
 }
 
 /// The webhook, as the API server calls it over the network.
@@ -189,12 +209,10 @@ pub fn users(
     })
 }
 
-pub fn observer(
-    connection: impl Fn() -> Connection + 'static,
-    history: History,
-    has_devices: bool,
-) -> Program {
-    Box::new(move || history.clone().record(client(&connection), FIRST_VERSION, has_devices).boxed())
+pub fn observer(connection: impl Fn() -> Connection + 'static, history: History, setup: &Setup) -> Program {
+    let (has_devices, has_quotas) = (setup.has_devices, setup.slow_disk.is_some());
+    let kinds = history::kinds(has_devices, has_quotas);
+    Box::new(move || history.clone().record(client(&connection), FIRST_VERSION, kinds.clone()).boxed())
 }
 
 pub fn console(connection: impl Fn() -> Connection + 'static, viewers: Viewers) -> Program {

@@ -9,7 +9,7 @@ use berth_enforcer::LimitOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::check::state::{self, State};
-use crate::check::{Changes, bindings, bound_twice, console, devices, evictions, moves, settled};
+use crate::check::{Changes, bindings, bound_twice, console, devices, evictions, moves, quotas, settled};
 use crate::cluster::{Additions, Cluster};
 
 /// How long the cluster may take to settle after the last fault: nodes that come back, stalled watches, back-off.
@@ -27,6 +27,9 @@ pub const FIRST_WITH_CONSOLE: u64 = 7_000_000;
 pub const FIRST_WITH_DEVICES: u64 = 8_000_000;
 /// From this seed on, the enforcers rebalance workloads that users create at first; users do nothing else.
 pub const FIRST_WITH_MOVES: u64 = 9_000_000;
+
+/// From this seed on, writes take time within the API server, and clients hang up while a quota is charged.
+pub const FIRST_WITH_QUOTAS: u64 = 10_000_000;
 
 /// What a run has shown.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -66,7 +69,8 @@ static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 pub fn run(seed: u64) -> RunReport {
     let mut rng = start(seed);
     let mut faulty = Duration::from_secs(rng.u64(30..120));
-    let moves = seed >= FIRST_WITH_MOVES;
+    let quotas = seed >= FIRST_WITH_QUOTAS;
+    let moves = seed >= FIRST_WITH_MOVES && !quotas;
     if moves {
         // Moves begin when the pods have settled.
         faulty += Duration::from_secs(60);
@@ -77,6 +81,7 @@ pub fn run(seed: u64) -> RunReport {
         console: seed >= FIRST_WITH_CONSOLE && !moves,
         devices: (seed >= FIRST_WITH_DEVICES && !moves).then_some(seed),
         moves,
+        quotas: quotas.then_some(seed),
     };
     // Moves go on when nothing else does.
     let least = Duration::from_secs(if moves { 240 } else { 0 });
@@ -107,6 +112,7 @@ pub fn settle(cluster: &mut Cluster, faulty: Duration, least: Duration) -> RunRe
         let state = State::after(&state::steps(&changes));
         let mut unsettled = settled::unsettled(&changes, &state, &cluster.network.attempts());
         unsettled.extend(cluster.viewers.unanswered());
+        unsettled.extend(quotas::wrong(&changes));
         if unsettled.is_empty() || end >= faulty + SETTLE {
             break (changes, unsettled);
         }
@@ -129,6 +135,7 @@ pub fn settle(cluster: &mut Cluster, faulty: Duration, least: Duration) -> RunRe
     let (n_moves, of_moves) = moves::check(&changes, cluster.a_clock_jumped());
     findings.extend(of_moves);
     findings.extend(evictions::against_budgets(&changes));
+    findings.extend(quotas::check(&changes, end));
     findings.extend(unsettled.into_iter().map(|finding| format!("not settled: {finding}")));
     findings.extend(PANICS.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
     RunReport {

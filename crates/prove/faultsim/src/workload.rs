@@ -14,6 +14,11 @@ use serde_json::{Value, json};
 /// The workloads.
 pub const APPS: [&str; 6] = ["web", "db", "cache", "queue", "batch", "mail"];
 
+/// A namespace with a quota, in which objects are only created.
+pub const GROWING: &str = "growing";
+/// What its quota counts.
+pub const COUNTED: &str = "count/configmaps";
+
 /// The switches of the simulated nodes, by kubelet.
 pub type Switches = Arc<Mutex<Vec<NodeControl>>>;
 
@@ -230,6 +235,19 @@ impl Workload {
             }
             self.post(at, &pods, pod);
         }
+    }
+
+    /// Users fill a namespace that has a quota.
+    pub fn add_quota(&mut self, rng: &mut Rng, end: Duration) {
+        let path = format!("/api/v1/namespaces/{GROWING}");
+        self.post(100, "/api/v1/namespaces", json!({"metadata": {"name": GROWING}}));
+        let quota = json!({"metadata": {"name": "quota"}, "spec": {"hard": {COUNTED: "1000"}}});
+        self.post(1000, &format!("{path}/resourcequotas"), quota);
+        for i in 0..rng.usize(20..60) {
+            let at = rng.u64(3_000..end.as_millis() as u64);
+            self.post(at, &format!("{path}/configmaps"), json!({"metadata": {"name": format!("map-{i}")}}));
+        }
+        self.actions.sort_by_key(|(at, _)| *at);
     }
 
     /// Something that happens to a node, and often its opposite later.

@@ -43,6 +43,13 @@ fn moves_of_pods_break_no_rule_and_make_nothing_worse() {
 }
 
 #[test]
+fn quotas_count_what_is_stored_when_clients_hang_up() {
+    let output = simulate(&["--runs", "10", "--first", "10000000"]);
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success());
+}
+
+#[test]
 #[ignore = "at night"]
 fn volumes_are_bound_and_pods_preempted_and_evicted_wherever_the_component_is_killed() {
     let output = simulate(&["--every-write"]);

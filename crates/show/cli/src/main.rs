@@ -24,6 +24,7 @@ use berth_terminal::output::{self, Color};
 use berth_terminal::process;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::commands::cluster_args::warn_about_cut_searches;
 use crate::commands::{
     apiserver, audit, capacity, compare, completions, console, enforcer, explain, install, kubelet, lint,
     man, rebalance, record, replay, scheduler, sets, simulate, up, version, webhook, what_if,
@@ -140,6 +141,7 @@ fn main() -> ExitCode {
         Command::Man(args) => man::run::<Cli>(&args),
         Command::Version(args) => version::run(&args),
     };
+    warn_about_cut_searches();
     match answer {
         Ok(status) => status.into(),
         Err(CliError::Output(error)) => process::output_failed(&error),

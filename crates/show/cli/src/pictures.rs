@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anstream::StripStream;
 use berth_console::reports;
 use berth_terminal::output::{json, text, yaml};
+use berth_terminal::wrap::Wrapped;
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -108,7 +109,9 @@ pub fn page(
     table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut text = StripStream::new(Vec::new());
-    table(&mut text)?;
+    let mut lines = Wrapped::new(&mut text, None);
+    table(&mut lines)?;
+    lines.finish()?;
     let text = text.into_inner();
     out.write_all(reports::page(title, pictures, &String::from_utf8_lossy(&text)).as_bytes())
 }

@@ -7,7 +7,7 @@ use berth_api::inventory::{Entry, InputError, Inventory};
 use berth_api::object::device::ResourceClaim;
 use berth_api::object::{DeviceKind, DeviceObject, NamespacedName, SharedParts};
 use berth_api::read::{Kind, SourceLocation};
-use berth_engine::Violation;
+use berth_engine::{DeviceWork, Violation};
 use berth_simulate::replay::Timeline;
 use berth_simulate::{PendingDecision, PendingFor, Simulation, SimulationError, SimulationOptions};
 use jiff::Timestamp;
@@ -20,6 +20,9 @@ use crate::live_timeline::LiveTimeline;
 use crate::overview::{BrokenRules, Overview, Pods};
 use crate::pod_table::PodTable;
 use crate::{ClusterEvent, EnforcerRules, Update};
+
+/// Steps of the searches for devices of one page: about half a second.
+const PAGE_STEPS: u64 = 10_000_000;
 
 /// The cluster that the pages show.
 pub struct State {
@@ -404,6 +407,13 @@ impl State {
     /// The nodes and pods.
     pub fn simulation(&mut self) -> &mut Simulation {
         &mut self.simulation
+    }
+
+    /// A page begins, with a budget of its own for searches for devices.
+    pub(crate) fn begin_page(&mut self) {
+        let work = DeviceWork::new(PAGE_STEPS, PAGE_STEPS);
+        self.options.settings.device_work = work.clone();
+        self.simulation.cluster().set_device_work(work);
     }
 
     /// The nodes and pods, and the broken rules of running pods.

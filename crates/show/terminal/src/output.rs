@@ -1,11 +1,12 @@
 //! Standard output and standard error: formats, colors and message prefixes.
 
-use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
+use berth_api::syntax::obeyed::shown;
+use berth_api::syntax::shell::quoted;
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -60,6 +61,9 @@ pub const ATTENTION: Style = AnsiColor::Yellow.on_default();
 /// Secondary information.
 pub const DIM: Style = Style::new().dimmed();
 
+/// A line end within a text for people, where that of an argument is escaped ([`Wrapped`]).
+pub static NL: &str = "\n";
+
 /// `--color`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[expect(missing_docs, reason = "clap would print the documentation of each value")]
@@ -110,11 +114,8 @@ pub fn stdout() -> impl Write {
 /// # Errors
 /// Standard output cannot be written.
 pub fn kubeconfig_line(path: &Path) -> io::Result<()> {
-    let path = path.display().to_string();
-    let is_plain = path.chars().all(|c| c.is_alphanumeric() || "/._-+:@%".contains(c));
-    let path = if is_plain { path } else { format!("'{}'", path.replace('\'', "'\\''")) };
     let mut out = stdout();
-    writeln!(out, "export KUBECONFIG={path}")?;
+    writeln!(out, "export KUBECONFIG={}", quoted(&path.display().to_string()))?;
     out.flush()
 }
 
@@ -151,37 +152,11 @@ pub fn note(text: &impl Display) {
     message("note", BOLD, text);
 }
 
-/// Text of inputs without what a terminal would obey: control characters and those that change the direction of writing are
-/// escaped.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    let is_obeyed = |c: char| {
-        (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(is_obeyed) {
-        return Cow::Borrowed(text);
-    }
-    let escaped = |c: char| if is_obeyed(c) { c.escape_unicode().to_string() } else { c.to_string() };
-    Cow::Owned(text.chars().map(escaped).collect())
-}
-
 /// Errors are ignored: there is no other output when standard error is closed.
 fn message(word: &str, style: Style, text: &impl Display) {
     let mut stderr = anstream::stderr().lock();
-    for line in printable(&text.to_string()).lines() {
-        let line = wrapped(&format!("{style}{word}:{style:#} {line}"), width());
+    for line in text.to_string().lines() {
+        let line = wrapped(&format!("{style}{word}:{style:#} {}", shown(line)), width());
         let _: io::Result<()> = writeln!(stderr, "{line}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_terminal_would_obey_is_escaped() {
-        assert_eq!(printable("pod a/\u{e4}\tb\n"), "pod a/\u{e4}\tb\n");
-        let (hostile, shown) = ("a\x1b]0;x\x07\u{9b}2J\u{202e}", "a\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{202e}");
-        assert_eq!(printable(hostile), shown);
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
+use berth_api::syntax::obeyed::shown;
 use clap::{Command, FromArgMatches};
 
 use crate::output;
@@ -39,8 +40,14 @@ pub fn arguments<T: FromArgMatches>(command: Command) -> Result<T, ExitCode> {
 /// # Errors
 /// As [`arguments`].
 pub fn parsed<T: FromArgMatches>(mut command: Command, words: Vec<OsString>) -> Result<T, ExitCode> {
-    let matches = command.try_get_matches_from_mut(words);
-    let parsed = matches.and_then(|matches| T::from_arg_matches(&matches));
+    let mut parse = |words: &[OsString]| {
+        let matches = command.try_get_matches_from_mut(words);
+        matches.and_then(|matches| T::from_arg_matches(&matches))
+    };
+    // The error quotes words: what a terminal would obey is escaped in them.
+    let escaped = |word: &OsString| OsString::from(shown(&word.to_string_lossy()).into_owned());
+    let parsed = parse(&words)
+        .map_err(|error| parse(&words.iter().map(escaped).collect::<Vec<_>>()).err().unwrap_or(error));
     parsed.map_err(|error| match error.print() {
         Err(failure) if !error.use_stderr() => output_failed(&failure),
         // There is no other output when standard error is closed.

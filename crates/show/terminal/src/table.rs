@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use anstyle::Style;
+use berth_api::syntax::obeyed::shown;
 
-use crate::output::{self, BOLD, printable};
+use crate::output::{self, BOLD};
 use crate::wrap::columns;
 
 /// Spaces between columns.
@@ -23,7 +24,7 @@ impl Cell {
     /// A cell with a style. Its text is escaped: names of inputs may hold what a terminal obeys.
     pub fn styled(text: impl Into<String>, style: Style) -> Cell {
         let text: String = text.into();
-        Cell { text: printable(&text).into_owned(), style }
+        Cell { text: shown(&text).into_owned(), style }
     }
 }
 

@@ -1,11 +1,20 @@
-//! Lines that fit the terminal: broken between words, and continued with a deeper indent.
+//! Lines that fit the terminal: broken between words, and continued with a deeper indent. What is formatted into them is escaped:
+//! names and messages of inputs may hold what a terminal or a CI system obeys.
 
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
+
+use berth_api::syntax::obeyed::shown;
+
+use crate::output::NL;
 
 /// A narrower output is not wrapped: its words are longer.
 const LEAST_WIDTH: usize = 20;
 
-/// Wraps the lines that are written; the last one must be finished.
+/// Escapes what is formatted (`write!`, `writeln!`) and wraps the lines that are written; the last one must be finished. Of a
+/// formatted text only the line end at its end, [`NL`], and the codes of our styles stay: a text with an argument at its end is
+/// therefore written with `writeln!`.
 #[derive(Debug)]
 pub struct Wrapped<W> {
     out: W,
@@ -26,10 +35,8 @@ impl<W: Write> Wrapped<W> {
 
     fn write_line(&mut self) -> io::Result<()> {
         let line = std::mem::take(&mut self.line);
-        match self.width {
-            None => self.out.write_all(&line),
-            Some(_) => self.out.write_all(wrapped(&String::from_utf8_lossy(&line), self.width).as_bytes()),
-        }
+        let line = String::from_utf8_lossy(&line);
+        self.out.write_all(wrapped(&without_command(&line), self.width).as_bytes())
     }
 }
 
@@ -48,8 +55,70 @@ impl<W: Write> Write for Wrapped<W> {
         Ok(bytes.len())
     }
 
+    fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
+        let mut escaped = Escaped::default();
+        escaped.write_fmt(text).map_err(io::Error::other)?;
+        let end = if escaped.ends_line { "\n" } else { "" };
+        self.write_all((escaped.text + end).as_bytes())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+/// A formatted text. Pieces of the format and those of its arguments arrive alike.
+#[derive(Default)]
+struct Escaped {
+    text: String,
+    /// Whether a line end follows, if nothing else does.
+    ends_line: bool,
+}
+
+impl fmt::Write for Escaped {
+    fn write_str(&mut self, piece: &str) -> fmt::Result {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.ends_line) {
+            self.text.push_str(&shown("\n"));
+        }
+        if std::ptr::eq(piece.as_ptr(), NL.as_ptr()) {
+            self.text.push('\n');
+            return Ok(());
+        }
+        let rest = piece.strip_suffix('\n');
+        self.ends_line = rest.is_some();
+        let mut rest = rest.unwrap_or(piece);
+        while let Some(at) = rest.find('\u{1b}') {
+            self.text.push_str(&shown(&rest[..at]));
+            rest = &rest[at..];
+            let code = STYLES.iter().find(|code| rest.starts_with(**code)).copied();
+            let n_bytes = code.map_or(1, str::len);
+            self.text.push_str(&code.map_or_else(|| shown("\u{1b}"), |code| code.into()));
+            rest = &rest[n_bytes..];
+        }
+        self.text.push_str(&shown(rest));
+        Ok(())
+    }
+}
+
+/// The codes of the styles of [`output`](crate::output).
+const STYLES: [&str; 6] = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
+
+/// A line that does not begin with `::`, which is a command in the log of GitHub Actions.
+fn without_command(line: &str) -> Cow<'_, str> {
+    let mut start = line;
+    loop {
+        start = start.trim_start();
+        match STYLES.iter().find_map(|code| start.strip_prefix(code)) {
+            Some(rest) => start = rest,
+            None => break,
+        }
+    }
+    match start.strip_prefix("::") {
+        Some(rest) => format!("{}\\u{{3a}}:{rest}", &line[..line.len() - start.len()]).into(),
+        None => line.into(),
     }
 }
 
@@ -68,7 +137,7 @@ pub fn wrapped(line: &str, width: Option<usize>) -> String {
     let (mut lines, mut used) = (line[..indent].to_owned(), indent);
     for (i, word) in text.split(' ').enumerate() {
         let n_columns = columns(word);
-        if i > 0 && used + 1 + n_columns > width && used > hanging.len() {
+        if i > 0 && used + 1 + n_columns > width && used > hanging.len() && !word.starts_with("::") {
             lines.truncate(lines.trim_end_matches(' ').len());
             lines.push('\n');
             lines.push_str(&hanging);
@@ -115,11 +184,29 @@ mod tests {
     }
 
     #[test]
+    fn a_name_in_a_heading_or_a_message_ended_the_line_and_was_a_command_of_the_log() {
+        let written = |name: &str| {
+            let mut out = Vec::new();
+            let mut writer = Wrapped::new(&mut out, None);
+            writeln!(writer, "\u{1b}[1m{name}\u{1b}[0m:{NL}  {name}").unwrap();
+            writeln!(writer, "{name}").unwrap();
+            writer.finish().unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(written("web"), "\u{1b}[1mweb\u{1b}[0m:\n  web\nweb\n");
+        let shown = "\\n::error::x\\r\\u{9b}2J\\u{202e}\\u{1b}]0;\\n";
+        let expected = format!("\u{1b}[1m{shown}\u{1b}[0m:\n  {shown}\n{shown}\n");
+        assert_eq!(written("\n::error::x\r\u{9b}2J\u{202e}\u{1b}]0;\n"), expected);
+        let (name, shown) = ("::error::x", "\\u{3a}:error::x");
+        assert_eq!(written(name), format!("\u{1b}[1m{shown}\u{1b}[0m:\n  {shown}\n{shown}\n"));
+    }
+
+    #[test]
     fn the_writer_wraps_each_line() {
         let mut out = Vec::new();
         let mut writer = Wrapped::new(&mut out, Some(20));
         write!(writer, "one two three four five six").unwrap();
-        write!(writer, "\nshort\n  last").unwrap();
+        write!(writer, "{NL}short{NL}  last").unwrap();
         writer.finish().unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "one two three four\n  five six\nshort\n  last");
     }

@@ -11,7 +11,7 @@ use super::held::HeldPermissions;
 use super::policy_rule::PolicyRule;
 use super::role::Role;
 use crate::request::{Attributes, User};
-use crate::store::{Change, HistoryBounds, Store, Write};
+use crate::store::{Change, StorageOptions, Store, Write};
 
 fn held(roles: &[Vec<Value>]) -> HeldPermissions {
     let roles: Vec<_> = roles.iter().map(|rules| Arc::new(Role::of(rules))).collect();
@@ -112,7 +112,7 @@ fn work_beyond_the_budget_is_refused() {
 
 #[tokio::test]
 async fn a_change_of_a_role_leaves_all_other_roles_as_they_were_compiled() {
-    let store = Store::in_memory(1, HistoryBounds::default());
+    let store = Store::in_memory(1, &StorageOptions::default());
     let authorizer = Authorizer::new(&store);
     let role = |name: &str, verb: &str| {
         let rules = json!([{"verbs": [verb], "apiGroups": [""], "resources": ["pods"]}]);

@@ -98,6 +98,7 @@ impl AdmissionChain {
         request: &'a ApiRequest,
         act: Act<'a>,
         phase: Phase,
+        object: Option<&Value>,
         (namespace, name): (&'a str, &'a str),
     ) -> Option<Review<'a>> {
         let RequestInfo { resource, .. } = request.info;
@@ -105,6 +106,8 @@ impl AdmissionChain {
         let concerns =
             |plugin: &&dyn Admission| plugin.concerns(phase, act.operation, resource.plural, subresource);
         let plugin = self.plugin.as_deref().filter(concerns);
+        let plugin =
+            plugin.filter(|_| subresource != "status" || changes_labels_or_annotations(object, act.old));
         let hooks = match phase {
             Phase::Mutating => self.mutating.get(),
             Phase::Validating => self.validating.get(),
@@ -159,7 +162,9 @@ impl AdmissionChain {
     ) -> Result<bool, Box<Status>> {
         let named = object.as_deref().or(act.old).map(key).unwrap_or_default();
         let named = (named.0.to_owned(), named.1.to_owned());
-        let Some(mut review) = self.review(request, act, Phase::Mutating, (&named.0, &named.1)) else {
+        let Some(mut review) =
+            self.review(request, act, Phase::Mutating, object.as_deref(), (&named.0, &named.1))
+        else {
             return Ok(false);
         };
         let namespace = self.namespace(&review);
@@ -200,7 +205,9 @@ impl AdmissionChain {
         warnings: &mut Vec<String>,
     ) -> Result<(), Box<Status>> {
         let named = object.or(act.old).map(key).unwrap_or_default();
-        let Some(mut review) = self.review(request, act, Phase::Validating, named) else { return Ok(()) };
+        let Some(mut review) = self.review(request, act, Phase::Validating, object, named) else {
+            return Ok(());
+        };
         let namespace = self.namespace(&review);
         review.attributes.namespace_labels = namespace.as_deref().map(|value| &value["metadata"]["labels"]);
         let Review { hooks, plugin, attributes } = review;
@@ -212,6 +219,12 @@ impl AdmissionChain {
             None => Ok(()),
         }
     }
+}
+
+/// Whether an update changes labels or annotations of an object.
+fn changes_labels_or_annotations(object: Option<&Value>, old: Option<&Value>) -> bool {
+    let [object, old] = [object, old].map(|object| object.unwrap_or(&Value::Null));
+    ["labels", "annotations"].iter().any(|field| object["metadata"][field] != old["metadata"][field])
 }
 
 /// Restores a field that admission must not change.

@@ -9,11 +9,12 @@ use serde_json::{Map, Value, json};
 
 use super::admission::Act;
 use super::api::Api;
-use super::object::write_failed;
 use super::reply::Reply;
 use super::{fields, sent};
+use crate::lifecycle;
 use crate::request::{ApiRequest, Cause, Status};
 use crate::store::{Change, Json, Write, WriteError};
+use crate::strategy::fields::is_empty;
 use crate::strategy::{add_labels, add_topology_labels, now};
 
 const ATTEMPTS: usize = 64;
@@ -57,6 +58,10 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
             }
         }
         set_node(&mut pod, &binding, &node).map_err(|why| Status::conflict(pods, &name, &why))?;
+        if !is_empty(&binding["metadata"]["annotations"]) {
+            let context = api.context(&request.user, pods.version);
+            lifecycle::admit_update(&context, pods, "binding", &pod.value(), &current.value())?;
+        }
         if dry_run {
             return Ok(done);
         }
@@ -64,7 +69,7 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
         match api.store.write(Write { resource: pods, change, object: pod }).await {
             Ok(_) => return Ok(done),
             Err(WriteError::Modified) => {}
-            Err(error) => return Err(write_failed(pods, &name, error)),
+            Err(error) => return Err(error.into_status(pods, &name)),
         }
     }
     Err(Status::modified(pods, &name))

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::admission::Act;
 use super::api::Api;
 use super::binding::set_condition;
-use super::object::{answer_object, stored, write_failed};
+use super::object::{answer_object, stored};
 use super::reply::Reply;
 use super::{body, convert, read_options, sent, write};
 use crate::lifecycle;
@@ -163,7 +163,7 @@ pub async fn delete_object(
             Ok(object) if gone => return Ok(Deleted::Gone(object)),
             Ok(object) => return Ok(Deleted::Ending(object)),
             Err(WriteError::Modified) => {}
-            Err(error) => return Err(write_failed(shown, name, error)),
+            Err(error) => return Err(error.into_status(shown, name)),
         }
     }
     Err(Status::modified(shown, name))

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::admission::Act;
 use super::api::Api;
 use super::delete::delete_object;
-use super::object::{find, write_failed};
+use super::object::find;
 use super::reply::Reply;
 use super::sent;
 use crate::lifecycle::restrict_node;
@@ -126,7 +126,7 @@ async fn ask_budget(
     match api.store.write(Write { resource, change, object: budget.into() }).await {
         Ok(_) => Ok(Budget::Allows),
         Err(WriteError::Modified | WriteError::NotFound) => Ok(Budget::Changed),
-        Err(error) => Err(write_failed(resource, &name, error)),
+        Err(error) => Err(error.into_status(resource, &name)),
     }
 }
 

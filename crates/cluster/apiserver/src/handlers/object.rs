@@ -1,4 +1,4 @@
-//! One object: finding it, answering it, and what a failed write means.
+//! One object: finding it, and answering it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::read_options::{include_object, resource_version, too_large};
 use super::reply::Reply;
 use crate::kinds;
 use crate::request::{ApiRequest, Form, RequestInfo, Status, choose};
-use crate::store::{Object, WriteError};
+use crate::store::Object;
 use crate::table;
 
 /// The resource in whose collection a request's objects are.
@@ -63,15 +63,4 @@ pub fn answer_object(request: &ApiRequest, code: StatusCode, object: &Object) ->
         }
     };
     Ok(Reply::object(code, bytes))
-}
-
-/// Converts a failed write into the client's status.
-pub fn write_failed(resource: &Resource, name: &str, error: WriteError) -> Box<Status> {
-    match error {
-        WriteError::AlreadyExists => Status::already_exists(resource, name),
-        WriteError::NotFound => Status::not_found(resource, name),
-        WriteError::Modified => Status::modified(resource, name),
-        WriteError::Claimed(_) => Status::conflict(resource, name, &error.to_string()),
-        WriteError::Storage(why) => Status::internal(format!("the write may not have been kept: {why}")),
-    }
 }

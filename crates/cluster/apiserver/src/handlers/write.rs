@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::admission::Act;
 use super::api::Api;
-use super::object::{answer_object, find, stored, write_failed};
+use super::object::{answer_object, find, stored};
 use super::reply::Reply;
 use super::sent::{agree_with_path, is_apply, is_dry_run, parse_applied, parse_strictly, patched};
 use super::{convert, fields};
@@ -106,7 +106,7 @@ async fn create_object(
             }
             Err(WriteError::AlreadyExists) if generated && n_attempts < NAME_ATTEMPTS => {}
             Err(WriteError::Claimed(claim)) if n_attempts < CHANGE_ATTEMPTS => claimed = Some(claim),
-            Err(error) => return Err(write_failed(request.info.resource, &name, error)),
+            Err(error) => return Err(error.into_status(request.info.resource, &name)),
         }
     }
 }
@@ -339,7 +339,7 @@ pub async fn change_object(
             Ok(object) => return Ok(object),
             Err(WriteError::Modified) if !named_version => {}
             Err(WriteError::Claimed(claim)) => claimed = Some(claim),
-            Err(error) => return Err(write_failed(info.resource, &info.name, error)),
+            Err(error) => return Err(error.into_status(info.resource, &info.name)),
         }
     }
     Err(Status::modified(info.resource, &info.name))

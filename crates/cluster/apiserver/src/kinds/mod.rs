@@ -69,9 +69,69 @@ pub fn has_generation(resource: &Resource) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use berth_schema::resource::RESOURCES;
+    use berth_schema::Type;
+    use berth_schema::resource::{RESOURCES, STATEFUL_SETS};
+    use serde_json::json;
 
     use super::*;
+    use crate::request::User;
+    use crate::strategy::fake_cluster::FakeCluster;
+
+    /// Adds the fields that lead to each label selector of a type: names of fields, and `[0]` for items.
+    fn selectors(ty: &Type, path: &[&str], found: &mut Vec<Vec<String>>) {
+        match ty {
+            Type::Struct(of) if of.name.ends_with(".LabelSelector") => {
+                found.push(path.iter().map(ToString::to_string).collect());
+            }
+            // Of types that refer to themselves, none has a selector.
+            Type::Struct(of) if path.len() < 16 => {
+                of.fields().for_each(|(name, field)| selectors(field.ty(), &[path, &[name]].concat(), found));
+            }
+            Type::List { items, .. } => selectors(items.get(), &[path, &["[0]"]].concat(), found),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn selectors_of_claims_and_roles_and_capacities_took_comparisons() {
+        let comparison = json!({"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["1"]}]});
+        let (cluster, user) = (FakeCluster::default(), User::admin());
+        let mut accepted = Vec::new();
+        for resource in RESOURCES {
+            let Some(ty) = resource.ty() else { continue };
+            let mut paths = Vec::new();
+            selectors(&ty, &[], &mut paths);
+            for path in paths {
+                let is_pod_term = path.last().is_some_and(|field| field == "labelSelector")
+                    && path.iter().any(|field| field == "podAffinity" || field == "podAntiAffinity");
+                if is_pod_term || path[0] == "status" {
+                    continue;
+                }
+                let nested =
+                    path.iter().rev().fold(comparison.clone(), |value, field| match field.as_str() {
+                        "[0]" => json!([value]),
+                        _ => json!({field: value}),
+                    });
+                let mut object = json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": {"name": "x"}});
+                if **resource == STATEFUL_SETS {
+                    object["spec"]["template"] = json!({});
+                }
+                json_patch::merge(&mut object, &nested);
+                let validated = strategy(resource).admit_create(
+                    &cluster.context(&user),
+                    resource,
+                    &mut object,
+                    &mut Vec::new(),
+                );
+                let causes = validated.err().map(|status| status.details.causes).unwrap_or_default();
+                let field = path.join(".").replace(".[", "[");
+                if !causes.iter().any(|cause| cause.field.starts_with(&field)) {
+                    accepted.push(format!("{} {field}", resource.plural));
+                }
+            }
+        }
+        assert_eq!(accepted, [""; 0]);
+    }
 
     /// A row has strategy, columns and generation, or does not compile.
     #[test]

@@ -46,17 +46,31 @@ pub fn admit_update(
     let mut causes = Causes::default();
     metadata::validate(strategy.name_problems(metadata::name(new)), new, &mut causes);
     metadata::validate_update(new, old, &mut causes);
-    match subresource {
-        "status" => strategy.validate_status(new, old, &mut causes),
-        "approval" | "finalize" | "ephemeralcontainers" => {}
-        "resize" => strategy.validate_resize(new, old, &mut causes),
-        _ => {
-            strategy.validate(context, new, &mut causes);
-            strategy.validate_update(context, new, old, &mut causes);
+    let is_main = matches!(subresource, "" | "scale");
+    let validate = |value: &Value| {
+        let mut causes = Causes::default();
+        match subresource {
+            "status" | "approval" => strategy.validate_status(value, old, &mut causes),
+            "resize" => strategy.validate_resize(value, old, &mut causes),
+            _ if is_main => strategy.validate(context, value, &mut causes),
+            _ => {}
         }
+        causes
+    };
+    let mut found = validate(new);
+    if !found.0.is_empty() {
+        found.drop_earlier(&validate(old), new, old);
+    }
+    causes.append(found);
+    if is_main {
+        strategy.validate_update(context, new, old, &mut causes);
     }
     causes.refuse(resource, new)?;
-    if subresource == "resize" || (subresource.is_empty() && *resource == PERSISTENT_VOLUME_CLAIMS) {
+    // As the admission plugin LimitRanger: an object that is being deleted may lose its finalizers.
+    let is_ending = !old["metadata"]["deletionTimestamp"].is_null();
+    if !is_ending
+        && (subresource == "resize" || (subresource.is_empty() && *resource == PERSISTENT_VOLUME_CLAIMS))
+    {
         limit_range::check(context, resource, new)?;
     }
     strategy.authorize_update(context, subresource, new, old)?;

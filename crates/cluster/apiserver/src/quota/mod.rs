@@ -27,6 +27,8 @@ use crate::store::{Change, EventType, Filter, Object, Store, Write, WriteError, 
 const ATTEMPTS: usize = 64;
 /// Changes within this time cause one count.
 const SETTLE: Duration = Duration::from_millis(50);
+/// How often all quotas are counted again; kube-controller-manager's `--resource-quota-sync-period`.
+const RECOUNT: Duration = Duration::from_secs(300);
 /// Changes read at once.
 const EVENTS_AT_ONCE: usize = 1000;
 
@@ -233,20 +235,20 @@ impl Quotas {
             if dry_run {
                 return Ok(None);
             }
-            let mut conflict = false;
+            let mut failed = None;
             let any = !writes.is_empty();
             for (quota, used) in writes {
-                match quota.write(&self.store, &used).await {
-                    Ok(()) => {}
-                    Err(WriteError::Modified | WriteError::NotFound) => conflict = true,
-                    Err(error) => return Err(Status::internal(error)),
+                failed = quota.write(&self.store, &used).await.err();
+                if failed.is_some() {
+                    break;
                 }
             }
-            if !conflict {
-                return Ok(any.then_some(charge));
-            }
+            let Some(error) = failed else { return Ok(any.then_some(charge)) };
             // Quotas that were written count too much.
             self.count_again(namespace).await;
+            if !matches!(error, WriteError::Modified | WriteError::NotFound) {
+                return Err(error.into_status(resource, name));
+            }
         }
         Err(Status::internal("the quotas of the namespace change too often; try again"))
     }
@@ -269,7 +271,8 @@ impl Quotas {
         }
     }
 
-    /// Counts again where objects are deleted or change, until the server stops.
+    /// Counts again where objects are deleted or change, until the server stops. All are counted at the start and at intervals:
+    /// a process that ends leaves charges for objects that it did not write.
     pub async fn follow(&self, stop: &CancellationToken) {
         let stored = RESOURCES
             .iter()
@@ -279,18 +282,20 @@ impl Quotas {
         let mut quotas = self.store.changes(&RESOURCE_QUOTAS);
         let mut pods = self.store.changes(&PODS);
         let mut seen = self.store.revision();
+        let mut recount = tokio::time::interval(RECOUNT);
         loop {
             let is_idle = self.store.count(&RESOURCE_QUOTAS) == 0;
             // Other objects than pods and quotas are looked at within a second.
-            tokio::select! {
+            let is_due = tokio::select! {
                 () = stop.cancelled() => return,
-                _ = quotas.changed() => {}
-                _ = pods.changed(), if !is_idle => {}
-                () = tokio::time::sleep(Duration::from_secs(1)), if !is_idle => {}
-            }
+                _ = recount.tick() => true,
+                _ = quotas.changed() => false,
+                _ = pods.changed(), if !is_idle => false,
+                () = tokio::time::sleep(Duration::from_secs(1)), if !is_idle => false,
+            };
             tokio::time::sleep(SETTLE).await;
             let now = self.store.revision();
-            if now == seen {
+            if now == seen && !is_due {
                 continue;
             }
             let (_, all) = self.store.list(&RESOURCE_QUOTAS, &Filter::default());
@@ -298,8 +303,8 @@ impl Quotas {
             let mut changed = BTreeSet::new();
             for resource in stored.iter().filter(|_| !with_quotas.is_empty()) {
                 match changed_namespaces(&self.store, resource, seen, &with_quotas) {
-                    Some(namespaces) => changed.extend(namespaces),
-                    None => changed.extend(with_quotas.iter().map(|&namespace| namespace.to_owned())),
+                    Some(namespaces) if !is_due => changed.extend(namespaces),
+                    _ => changed.extend(with_quotas.iter().map(|&namespace| namespace.to_owned())),
                 }
             }
             for namespace in changed {

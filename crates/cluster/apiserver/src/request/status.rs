@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use berth_schema::resource::Resource;
 
 /// One of several reasons for a failure.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cause {
     /// Machine-readable, such as `FieldValueInvalid`.
     pub reason: String,

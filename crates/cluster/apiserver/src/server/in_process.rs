@@ -14,7 +14,7 @@ use super::state::State;
 use crate::authn::Tokens;
 use crate::bootstrap::bootstrap;
 use crate::options::ServerOptions;
-use crate::store::{HistoryBounds, Store, WriteError};
+use crate::store::{Store, WriteError};
 
 /// A server in memory, without TLS, files or threads. Its tasks run in the runtime that started it and end with it.
 pub struct InProcessServer(Arc<State>);
@@ -35,7 +35,7 @@ impl InProcessServer {
         async move {
             let store = match previous {
                 Some(previous) => previous.0.api.store.clone(),
-                None => Store::in_memory(first_revision, HistoryBounds::default()),
+                None => Store::in_memory(first_revision, &options.storage),
             };
             bootstrap(&store).await?;
             let url = "https://127.0.0.1:6443".to_owned();

@@ -8,6 +8,7 @@ use berth_schema::resource::{
     LIMIT_RANGES, POD_DISRUPTION_BUDGETS, PODS, RESOURCE_QUOTAS, Resource, custom_collection,
 };
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::fairness::Queue;
@@ -71,10 +72,7 @@ impl Offload {
             let _turn = turn;
             work.await
         });
-        AbortOnDropHandle::new(work).await.unwrap_or_else(|error| {
-            tracing::error!(%error, "a handler panicked");
-            Err(Status::internal("the request could not be completed"))
-        })
+        AbortOnDropHandle::new(work).await.unwrap_or_else(|error| Err(panicked(&error)))
     }
 
     /// Starts a task of the server that may be much work.
@@ -92,6 +90,12 @@ impl Drop for Offload {
             runtime.shutdown_background();
         }
     }
+}
+
+/// The answer to a request whose task panicked.
+pub fn panicked(error: &JoinError) -> Box<Status> {
+    tracing::error!(%error, "a handler panicked");
+    Status::internal("the request could not be completed")
 }
 
 /// Whether a list, a watch or a deletion of a collection compares objects with a large selector.

@@ -25,7 +25,7 @@ const WATCH_TIMES: u32 = 5;
 #[derive(Default)]
 pub struct Held {
     /// Its seat.
-    pub seat: Option<Seat>,
+    pub seat: Option<Arc<Seat>>,
     /// Its part of the watches and of the memory of their selectors, and its place in their metric.
     pub watch: Option<(Share, Share, InFlight)>,
     /// The definitions of custom resources that the response is made by.

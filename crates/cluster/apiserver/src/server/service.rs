@@ -17,7 +17,7 @@ use hyper::body::Body as _;
 
 use super::authenticate::{authenticate, unauthorized};
 use super::body::{self, RequestBody};
-use super::offload::{is_heavy, is_heavy_selector};
+use super::offload::{is_heavy, is_heavy_selector, panicked};
 use super::paths;
 use super::sending::{Held, ResponseBody};
 use super::state::State;
@@ -84,7 +84,7 @@ pub async fn serve<B: RequestBody>(state: Arc<State>, request: Request<B>) -> Re
 }
 
 async fn answer<B: RequestBody>(
-    state: &State,
+    state: &Arc<State>,
     parts: Parts,
     body: &mut Pin<&mut B>,
     exchange: &mut Exchange,
@@ -120,7 +120,7 @@ async fn answer<B: RequestBody>(
             let is_probe =
                 matches!(segments.first().map(String::as_str), Some("healthz" | "livez" | "readyz"));
             if !is_probe {
-                exchange.held.seat = Some(state.throttle.seat(&user, None).await?);
+                exchange.held.seat = Some(Arc::new(state.throttle.seat(&user, None).await?));
             }
             let _counted = state.metrics.begin(false);
             paths::answer(state, &segments, &query, &parts.headers)
@@ -170,11 +170,22 @@ async fn answer<B: RequestBody>(
                 } else {
                     Bytes::new()
                 };
-                exchange.held.seat = Some(state.throttle.seat(&user, Some(&info)).await?);
-                let _counted = state.metrics.begin(info.verb.is_mutating());
+                let seat = Arc::new(state.throttle.seat(&user, Some(&info)).await?);
+                exchange.held.seat = Some(seat.clone());
+                let counted = state.metrics.begin(info.verb.is_mutating());
                 let request =
                     ApiRequest { user, info, query, headers: parts.headers, body, _definitions: definitions };
-                handle(state, request).await
+                if !request.info.verb.is_mutating() {
+                    return handle(state, request).await;
+                }
+                // A client that hangs up does not stop a change between two of its writes. The task holds what bounds the
+                // number and the size of requests.
+                let (state, held) = (state.clone(), (seat, memory, counted));
+                let change = async move {
+                    let _held = held;
+                    handle(&state, request).await
+                };
+                tokio::spawn(change).await.unwrap_or_else(|error| Err(panicked(&error)))
             };
             let answered = tokio::time::timeout(state.limits.request, work).await;
             answered.unwrap_or_else(|_| Err(timed_out()))

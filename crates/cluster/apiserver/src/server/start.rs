@@ -86,7 +86,7 @@ impl ApiServer {
             // Open the store before any other file in the directory: its lock excludes a second process.
             let store = match &options.data_dir {
                 Some(dir) => Store::open(dir, initial_revision(), options.storage.clone())?,
-                None => Store::in_memory(initial_revision(), options.storage.history),
+                None => Store::in_memory(initial_revision(), &options.storage),
             };
             let credentials = Credentials::load(&dir)?;
             let listener = listen(options.listen, credentials.last_port()).await?;

@@ -44,14 +44,22 @@ pub struct TooOld {
     pub oldest: u64,
 }
 
+/// Bytes of all collections together.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// Of the texts of their objects.
+    pub objects: AtomicUsize,
+    /// Of their histories.
+    history: AtomicUsize,
+}
+
 /// The objects of one resource and the history of their changes.
 #[derive(Debug)]
 pub struct Collection {
     objects: Objects,
     history: VecDeque<Event>,
     history_bytes: usize,
-    /// The same of all collections together.
-    all_history_bytes: Arc<AtomicUsize>,
+    totals: Arc<Totals>,
     /// All changes after this version are in the history.
     floor: u64,
     /// The last event that was loaded from disk without the object before the change.
@@ -67,18 +75,13 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// An empty collection. Its history starts after `floor`. All collections count the bytes of their histories together.
-    pub fn new(
-        resource: &Resource,
-        floor: u64,
-        bounds: HistoryBounds,
-        all_history_bytes: &Arc<AtomicUsize>,
-    ) -> Collection {
+    /// An empty collection. Its history starts after `floor`.
+    pub fn new(resource: &Resource, floor: u64, bounds: HistoryBounds, totals: &Arc<Totals>) -> Collection {
         Collection {
             objects: Objects::default(),
             history: VecDeque::new(),
             history_bytes: 0,
-            all_history_bytes: all_history_bytes.clone(),
+            totals: totals.clone(),
             floor,
             guessed: 0,
             bounds,
@@ -143,9 +146,10 @@ impl Collection {
     }
 
     fn put(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
+        self.totals.objects.fetch_add(object.text().len(), Ordering::Relaxed);
         let previous = self.objects.put(object.clone());
         if let Some(previous) = &previous {
-            self.claims.release(&previous.facts);
+            self.release(previous);
         }
         self.claims.hold(&object.facts);
         previous
@@ -153,8 +157,13 @@ impl Collection {
 
     fn take(&mut self, namespace: &str, name: &str) -> Option<Arc<Object>> {
         let previous = self.objects.take(namespace, name)?;
-        self.claims.release(&previous.facts);
+        self.release(&previous);
         Some(previous)
+    }
+
+    fn release(&mut self, previous: &Object) {
+        self.totals.objects.fetch_sub(previous.text().len(), Ordering::Relaxed);
+        self.claims.release(&previous.facts);
     }
 
     fn replace(&mut self, object: &Arc<Object>, event_type: EventType) -> Option<Arc<Object>> {
@@ -183,7 +192,7 @@ impl Collection {
         while self.history.len() > self.bounds.events
             || (self.history.len() > 1
                 && self.history_bytes > self.bounds.bytes / OWN_PART
-                && self.all_history_bytes.load(Ordering::Relaxed) > self.bounds.bytes)
+                && self.totals.history.load(Ordering::Relaxed) > self.bounds.bytes)
         {
             let Some(oldest) = self.history.pop_front() else { break };
             self.count(0, oldest.object.size());
@@ -209,7 +218,7 @@ impl Collection {
 
     fn count(&mut self, more: usize, less: usize) {
         self.history_bytes = self.history_bytes + more - less;
-        self.all_history_bytes.fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
+        self.totals.history.fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
     }
 
     /// Up to `limit` events after a version, oldest first.

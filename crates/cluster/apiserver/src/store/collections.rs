@@ -1,15 +1,18 @@
 //! The collections of all resources, in memory.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use berth_schema::resource::{MAX_CUSTOM, RESOURCES, Resource, custom_collection_at};
 
 use super::claim::Claim;
-use super::collection::{Collection, HistoryBounds};
+use super::collection::{Collection, HistoryBounds, Totals};
 use super::object::{Draft, EventType, Object};
 use super::shared_text::SharedParts;
-use super::write::{EncodedWrite, Write, WriteError, check, conflicting_claim};
+use super::write::{Change, EncodedWrite, Write, WriteError, check, conflicting_claim};
+
+/// What objects may take beyond the limit that are being deleted: finalizers end by updates. The server's own first objects may, too.
+const RESERVE: u64 = 16 << 20;
 
 /// All collections, and the version up to which they are complete.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub struct Collections {
     empty: Empty,
     revision: AtomicU64,
     parts: SharedParts,
+    /// Bytes of all objects.
+    max_bytes: u64,
 }
 
 /// What a new collection starts with.
@@ -28,25 +33,26 @@ pub struct Collections {
 struct Empty {
     floor: u64,
     bounds: HistoryBounds,
-    all_history_bytes: Arc<AtomicUsize>,
+    totals: Arc<Totals>,
 }
 
 impl Empty {
     fn collection(&self, resource: &Resource) -> RwLock<Collection> {
-        RwLock::new(Collection::new(resource, self.floor, self.bounds, &self.all_history_bytes))
+        RwLock::new(Collection::new(resource, self.floor, self.bounds, &self.totals))
     }
 }
 
 impl Collections {
-    /// No objects. The versions of writes start after `revision`, the history after `floor`.
-    pub fn new(revision: u64, floor: u64, bounds: HistoryBounds) -> Collections {
-        let empty = Empty { floor, bounds, all_history_bytes: Arc::default() };
+    /// No objects. The versions of writes start after `revision`, the history after `floor`. The objects may take `max_bytes`.
+    pub fn new(revision: u64, floor: u64, bounds: HistoryBounds, max_bytes: u64) -> Collections {
+        let empty = Empty { floor, bounds, totals: Arc::default() };
         Collections {
             collections: RESOURCES.iter().map(|resource| empty.collection(resource)).collect(),
             custom: (0..MAX_CUSTOM).map(|_| OnceLock::new()).collect(),
             empty,
             revision: AtomicU64::new(revision),
             parts: SharedParts::default(),
+            max_bytes,
         }
     }
 
@@ -132,6 +138,28 @@ impl Collections {
         EncodedWrite { resource, change, draft: Draft::new(resource, &object, Some(&self.parts)), compiled }
     }
 
+    /// By how much a write at a version makes the objects larger, after writes that add `ahead` bytes.
+    ///
+    /// # Errors
+    /// There is no space for that.
+    pub fn growth(
+        &self,
+        change: Change,
+        draft: &Draft,
+        previous: Option<&Object>,
+        (revision, ahead): (u64, i64),
+    ) -> Result<i64, WriteError> {
+        let less = previous.map_or(0, |previous| previous.text().len());
+        let more = if change.event_type() == EventType::Deleted { 0 } else { draft.len_at(revision) };
+        let growth = more as i64 - less as i64;
+        let used = self.empty.totals.objects.load(Ordering::Relaxed) as i64 + ahead;
+        let reserve = if draft.is_ending || change == Change::Import { RESERVE } else { 0 };
+        if growth > 0 && (used + growth).unsigned_abs() > self.max_bytes.saturating_add(reserve) {
+            return Err(WriteError::NoSpace { max_bytes: self.max_bytes });
+        }
+        Ok(growth)
+    }
+
     /// Makes a write in memory.
     pub fn write(&self, write: EncodedWrite) -> Result<Arc<Object>, WriteError> {
         let EncodedWrite { resource, change, draft, compiled } = write;
@@ -142,6 +170,7 @@ impl Collections {
         if let Some(claim) = conflicting_claim(change, &draft.facts.claims, previous, is_taken) {
             return Err(WriteError::Claimed(claim));
         }
+        self.growth(change, &draft, previous, (self.revision() + 1, 0))?;
         // Under the collection's lock, so that versions within a collection appear in order.
         let revision = self.revision.fetch_add(1, Ordering::AcqRel) + 1;
         let object = Arc::new(draft.at(revision).with_compiled(compiled));

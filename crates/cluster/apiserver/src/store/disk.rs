@@ -7,6 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
 use super::batch::Batch;
 use super::collection::HistoryBounds;
 use super::collections::Collections;
@@ -34,11 +36,34 @@ pub struct StorageOptions {
     pub log_bytes: u64,
     /// Limits of the history in memory.
     pub history: HistoryBounds,
+    /// Bytes of all objects together. At this size, writes that make it larger are refused.
+    pub max_bytes: u64,
+    /// How long a write takes without files, for simulations.
+    pub latency: Option<Latency>,
 }
+
+/// Waits for as long as a write takes.
+#[derive(Clone)]
+pub struct Latency(pub Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>);
+
+impl fmt::Debug for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Latency")
+    }
+}
+
+/// The same as etcd's.
+const MAX_BYTES: u64 = 2 << 30;
 
 impl Default for StorageOptions {
     fn default() -> Self {
-        StorageOptions { io: Arc::new(FileSystem), log_bytes: 32 << 20, history: HistoryBounds::default() }
+        StorageOptions {
+            io: Arc::new(FileSystem),
+            log_bytes: 32 << 20,
+            history: HistoryBounds::default(),
+            max_bytes: MAX_BYTES,
+            latency: None,
+        }
     }
 }
 
@@ -183,7 +208,7 @@ impl Disk {
             Ok(_) => return Err(directory.damaged(RECORDS_AT, "the first record is missing")),
             Err(defect) => return Err(directory.damaged(RECORDS_AT, defect)),
         };
-        let collections = Collections::new(floor, floor, options.history);
+        let collections = Collections::new(floor, floor, options.history, options.max_bytes);
         let (mut revision, mut log_at) = (0, records.offset());
         let mut n_read = 0;
         let mut batch = Batch::default();

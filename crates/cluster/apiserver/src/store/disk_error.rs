@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use berth_api::syntax::shell::quoted;
+
 /// Why stored objects cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
@@ -37,7 +39,7 @@ pub enum DiskError {
     NothingToRecover(PathBuf),
     /// The file is damaged.
     #[error("{} is damaged at byte {offset}: {what}; restore it from a backup, or save what can be read with \
-        `berth apiserver --recover --data-dir {}`", path.display(), path.parent().unwrap_or(path).display())]
+        `berth apiserver --recover --data-dir {}`", path.display(), quoted(&path.parent().unwrap_or(path).display().to_string()))]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -9,9 +9,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::claim::{Claim, claims_of};
-use super::collection::{HistoryBounds, TooOld};
+use super::collection::TooOld;
 use super::collections::Collections;
-use super::disk::{Disk, StorageOptions};
+use super::disk::{Disk, Latency, StorageOptions};
 use super::disk_error::DiskError;
 use super::event::Event;
 use super::object::{Compiled, Object};
@@ -30,14 +30,16 @@ pub struct Store {
     collections: Arc<Collections>,
     /// `None` for a store in memory.
     writer: Option<Arc<Writer>>,
+    /// Of a store in memory.
+    latency: Option<Latency>,
 }
 
 impl Store {
     /// A store in memory whose versions start after `revision`. A `revision` from the clock prevents clients from
     /// mistaking a version of an earlier store for one of this store.
-    pub fn in_memory(revision: u64, bounds: HistoryBounds) -> Store {
-        let collections = Arc::new(Collections::new(revision, revision, bounds));
-        Store { collections, writer: None }
+    pub fn in_memory(revision: u64, options: &StorageOptions) -> Store {
+        let collections = Collections::new(revision, revision, options.history, options.max_bytes);
+        Store { collections: Arc::new(collections), writer: None, latency: options.latency.clone() }
     }
 
     /// Opens the store in a directory and loads it. The versions of a new store start after `revision`.
@@ -49,7 +51,7 @@ impl Store {
         let collections = Arc::new(collections);
         let writer = Writer::start(disk, collections.clone())
             .map_err(|source| DiskError::Io { path: dir.to_owned(), source })?;
-        Ok(Store { collections, writer: Some(Arc::new(writer)) })
+        Ok(Store { collections, writer: Some(Arc::new(writer)), latency: None })
     }
 
     /// Finishes pending writes and closes the file. Later writes fail.
@@ -203,7 +205,12 @@ impl Store {
     pub async fn write(&self, write: Write<'_>) -> Result<Arc<Object>, WriteError> {
         let write = self.collections.encode(write);
         match &self.writer {
-            None => self.collections.write(write),
+            None => {
+                if let Some(Latency(wait)) = &self.latency {
+                    wait().await;
+                }
+                self.collections.write(write)
+            }
             Some(writer) => writer.write(write).await,
         }
     }

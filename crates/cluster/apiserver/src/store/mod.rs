@@ -36,7 +36,7 @@ mod writer;
 pub use claim::Claim;
 pub use collection::HistoryBounds;
 pub use derived::Derived;
-pub use disk::StorageOptions;
+pub use disk::{Latency, StorageOptions};
 pub use disk_error::DiskError;
 pub use disk_io::DiskIo;
 pub use event::Event;

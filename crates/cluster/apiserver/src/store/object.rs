@@ -83,6 +83,8 @@ pub struct Draft {
     metadata: Range<u32>,
     /// Where in the text's own part the version is to be written; `None` without metadata.
     version: Option<u32>,
+    /// Whether it is being deleted.
+    pub is_ending: bool,
 }
 
 impl Draft {
@@ -90,19 +92,28 @@ impl Draft {
     pub fn new(resource: &Resource, object: &Json<'_>, parts: Option<&SharedParts>) -> Draft {
         let mut text = TextWriter::new(parts);
         let (metadata, version) = write_object(&mut text, resource, object);
-        Draft { facts: Facts::of(resource, object), text: text.finish(), metadata, version }
+        let ends = object.pointer("/metadata/deletionTimestamp");
+        let is_ending = ends.is_some_and(|at| !at.is_null());
+        Draft { facts: Facts::of(resource, object), text: text.finish(), metadata, version, is_ending }
+    }
+
+    fn version_field(&self, revision: u64) -> Option<(u32, String)> {
+        let at = self.version?;
+        let is_first = self.text.own_part().get(..at as usize).is_some_and(|own| own.ends_with(b"{"));
+        let comma = if is_first { "" } else { "," };
+        Some((at, format!("{comma}\"resourceVersion\":\"{revision}\"")))
+    }
+
+    /// The length of the text at a version.
+    pub fn len_at(&self, revision: u64) -> usize {
+        self.text.len() + self.version_field(revision).map_or(0, |(_, field)| field.len())
     }
 
     /// The object as it is written at a version, which becomes its `metadata.resourceVersion`.
     pub fn at(self, revision: u64) -> Object {
-        let Draft { facts, mut text, mut metadata, version } = self;
-        if let Some(at) = version {
-            let comma = if text.own_part().get(..at as usize).is_some_and(|own| own.ends_with(b"{")) {
-                ""
-            } else {
-                ","
-            };
-            let field = format!("{comma}\"resourceVersion\":\"{revision}\"");
+        let field = self.version_field(revision);
+        let Draft { facts, mut text, mut metadata, .. } = self;
+        if let Some((at, field)) = field {
             text = text.insert(at, field.as_bytes());
             metadata.end += field.len() as u32;
         }

@@ -173,7 +173,7 @@ fn read(path: &Path) -> Result<Reading, ReadError> {
     let length = file.metadata()?.len();
     let history = HistoryBounds { events: 0, bytes: 0 };
     let mut reading = Reading {
-        collections: Collections::new(0, 0, history),
+        collections: Collections::new(0, 0, history, u64::MAX),
         start: None,
         n_objects: 0,
         last_object: 0,

@@ -1,11 +1,13 @@
 //! Writes and their preconditions.
 
 use berth_schema::resource::Resource;
+use http::StatusCode;
 use serde_json::Value;
 
 use super::claim::Claim;
 use super::json::Json;
 use super::object::{AnyCompiled, Draft, EventType, Object};
+use crate::request::Status;
 
 /// The operation of a write and its precondition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +79,34 @@ pub enum WriteError {
     /// Another object has a value that at most one object may have.
     #[error("{0} is already allocated")]
     Claimed(Claim),
+    /// The objects take as much as they may.
+    #[error(
+        "database space exceeded: the stored objects may take {max_bytes} bytes; delete objects, or raise --quota-backend-bytes"
+    )]
+    NoSpace {
+        /// The limit.
+        max_bytes: u64,
+    },
     /// The storage failed or is closed; the write may or may not be on disk.
     #[error("storage: {0}")]
     Storage(String),
+}
+
+impl WriteError {
+    /// What a client is told.
+    pub fn into_status(self, resource: &Resource, name: &str) -> Box<Status> {
+        match self {
+            WriteError::AlreadyExists => Status::already_exists(resource, name),
+            WriteError::NotFound => Status::not_found(resource, name),
+            WriteError::Modified => Status::modified(resource, name),
+            WriteError::Claimed(_) => Status::conflict(resource, name, &self.to_string()),
+            // As kube-apiserver passes on the error of etcd: without a reason.
+            WriteError::NoSpace { .. } => {
+                Status::new(StatusCode::INTERNAL_SERVER_ERROR, "", self.to_string())
+            }
+            WriteError::Storage(why) => Status::internal(format!("the write may not have been kept: {why}")),
+        }
+    }
 }
 
 /// Namespace and name of an object; empty where there is none.

@@ -152,6 +152,8 @@ struct Batch {
     /// changes can be lost, and no client may know of them.
     refused: Vec<(Done, WriteError)>,
     bytes: usize,
+    /// By how many bytes the writes make the stored objects larger.
+    growth: i64,
     /// Objects that the writes changed; `None` for those they deleted.
     changed: HashMap<(usize, String, String), Option<Arc<Object>>>,
     /// Whether the values that these objects had or have are taken after the writes.
@@ -177,6 +179,14 @@ impl Batch {
             Ok(()) => conflicting_claim(change, &draft.facts.claims, before, is_taken)
                 .map(|claim| (WriteError::Claimed(claim), self.claims.contains_key(&claim))),
         };
+        let revision = collections.revision() + 1 + self.decided.len() as u64;
+        let refused = refused.or_else(|| {
+            match collections.growth(change, &draft, before, (revision, self.growth)) {
+                Ok(growth) => self.growth += growth,
+                Err(error) => return Some((error, self.growth > 0)),
+            }
+            None
+        });
         match refused {
             None => {}
             Some((error, true)) => return self.refused.push((done, error)),
@@ -186,7 +196,6 @@ impl Batch {
             }
         }
         let event_type = change.event_type();
-        let revision = collections.revision() + 1 + self.decided.len() as u64;
         let object = Arc::new(draft.at(revision).with_compiled(compiled));
         self.bytes += object.size();
         let released = previous.iter().flat_map(|previous| &previous.facts.claims);

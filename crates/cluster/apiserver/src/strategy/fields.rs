@@ -73,6 +73,15 @@ pub fn repeated<K: Eq + std::hash::Hash>(keys: impl IntoIterator<Item = K>) -> V
     keys.into_iter().enumerate().filter_map(|(i, key)| (!seen.insert(key)).then_some(i)).collect()
 }
 
+/// The part of an object that a cause is in, as a JSON pointer: a field of `spec`, such as `/spec/template`. What is missing is in
+/// the part around it.
+fn part(cause: &Cause) -> String {
+    let name = cause.field.split('[').next().unwrap_or_default();
+    let is_missing = cause.reason == "FieldValueRequired" && name == cause.field;
+    let n_fields = if is_missing { name.split('.').count() - 1 } else { 2 };
+    name.split('.').take(n_fields.min(2)).flat_map(|field| ["/", field]).collect()
+}
+
 /// Further causes of a status are counted, not kept.
 const MAX_CAUSES: usize = 100;
 
@@ -87,6 +96,26 @@ impl Causes {
             last.message.push_str(&format!(" (and {} more errors)", self.1));
         }
         self.0
+    }
+
+    /// Adds other causes.
+    pub fn append(&mut self, other: Causes) {
+        self.0.extend(other.0);
+        self.1 += other.1;
+    }
+
+    /// Drops causes that the object also had before its change, where the part they are in is as it was: they come from a
+    /// setting or a schema that has changed since, and must not keep the object from being labelled, scaled or deleted.
+    pub fn drop_earlier(&mut self, before: &Causes, new: &Value, old: &Value) {
+        if self.1 != before.1 {
+            return;
+        }
+        let earlier: HashSet<&Cause> = before.0.iter().collect();
+        let is_unchanged = |cause: &Cause| {
+            let part = part(cause);
+            new.pointer(&part) == old.pointer(&part)
+        };
+        self.0.retain(|cause| !earlier.contains(cause) || !is_unchanged(cause));
     }
 
     /// Refuses an object for which there are causes.

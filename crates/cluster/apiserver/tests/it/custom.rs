@@ -83,9 +83,12 @@ async fn a_definition_is_established_and_served() {
     let schema = &document["components"]["schemas"]["com.example.v1.Gadget"];
     assert_eq!(schema["x-kubernetes-group-version-kind"][0]["kind"], "Gadget");
     assert_eq!(schema["properties"]["spec"]["properties"]["size"]["type"], "integer");
-    assert!(
-        document["paths"]["/apis/example.com/v1/namespaces/{namespace}/gadgets/{name}"]["patch"].is_object()
-    );
+    // `kubectl apply` sends a strategic merge patch if it is offered.
+    let patch = &document["paths"]["/apis/example.com/v1/namespaces/{namespace}/gadgets/{name}"]["patch"];
+    let offered: Vec<&String> = patch["requestBody"]["content"].as_object().unwrap().keys().collect();
+    let accepted =
+        ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
+    assert_eq!(offered, accepted);
     let (_, index) = get(&client, "/openapi/v3").await;
     assert!(index["paths"]["apis/example.com/v1beta1"].is_object());
     let (_, old) = get(&client, "/openapi/v2").await;

@@ -5,13 +5,30 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_apiserver::admission::Phase;
-use berth_apiserver::{Admission, ApiServer, Limits, ServerOptions};
+use berth_apiserver::{Admission, ApiServer, Limits, ServerOptions, StorageOptions};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::*;
+
+#[tokio::test]
+async fn a_full_store_says_why_it_refuses() {
+    // The first objects of a cluster take some ten thousand bytes, and may always be stored.
+    let storage = StorageOptions { max_bytes: 1000, ..StorageOptions::default() };
+    let server = ApiServer::start(ServerOptions { storage, ..ServerOptions::default() }).await.unwrap();
+    let admin = admin(&server);
+    let (code, refused) = post(&admin, PODS, &pod("a")).await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
+    let why = "database space exceeded: the stored objects may take 1000 bytes; delete objects, or raise --quota-backend-bytes";
+    assert_eq!(refused["message"], why);
+    let class = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical";
+    assert_eq!(get(&admin, class).await.0, StatusCode::OK);
+    assert_eq!(delete(&admin, class, &json!({"propagationPolicy": "Foreground"})).await.0, StatusCode::OK);
+    assert_eq!(merge(&admin, class, &json!({"metadata": {"finalizers": null}})).await.0, StatusCode::OK);
+    assert_eq!(get(&admin, class).await.0, StatusCode::NOT_FOUND);
+}
 
 /// An admission plugin that computes until the test lets it go on: it blocks its thread.
 struct Busy {

@@ -1,5 +1,6 @@
 //! Pods: defaults, admission, what may be changed.
 
+use berth_apiserver::{ApiServer, ServerOptions};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -283,4 +284,94 @@ async fn metrics_are_what_the_annotations_of_running_pods_say() {
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains("metadata.annotations[usage.berth.dev/cpu]"), "{message}");
     assert!(message.contains("is not a quantity: write a number with an optional suffix"), "{message}");
+}
+
+const AFFINITY: &str = "scheduling.berth.dev/affinity";
+
+#[tokio::test]
+async fn annotations_that_say_where_pods_may_run_were_validated_only_when_a_pod_was_created() {
+    let server = server().await;
+    let admin = admin(&server);
+    post(&admin, "/api/v1/nodes", &json!({"metadata": {"name": "n"}})).await;
+    for name in ["bound", "free", "beside"] {
+        post(&admin, PODS, &pod(name)).await;
+    }
+    assert_eq!(bind(&admin, "bound", "n").await.0, StatusCode::CREATED);
+    let annotated = |text: &str| json!({"metadata": {"annotations": {AFFINITY: text}}});
+    let binding = |name: &str, text: &str| json!({"metadata": {"name": name, "annotations": {AFFINITY: text}}, "target": {"name": "n"}});
+    let misspelt = "{podAntiAfinity: {}}";
+    let mut applied = pod("bound");
+    applied["metadata"]["annotations"] = json!({AFFINITY: misspelt});
+    let writes = [
+        (Method::PATCH, "pods/bound", "application/merge-patch+json", annotated(misspelt)),
+        (Method::PATCH, "pods/bound/status", "application/merge-patch+json", annotated(misspelt)),
+        (Method::PATCH, "pods/bound?fieldManager=m", "application/apply-patch+yaml", applied),
+        (Method::POST, "pods/free/binding", "application/json", binding("free", misspelt)),
+        (Method::POST, "bindings", "application/json", binding("free", misspelt)),
+    ];
+    for (method, path, content_type, body) in writes {
+        let path = format!("/api/v1/namespaces/default/{path}");
+        let (code, refused) = send(&admin, method, &path, content_type, body.to_string()).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{path}: {refused}");
+        let cause = &refused["details"]["causes"][0];
+        assert_eq!(cause["field"], format!("metadata.annotations[{AFFINITY}].podAntiAfinity"), "{path}");
+        let expected = "Invalid value: unknown field; did you mean \"podAntiAffinity\"?";
+        assert_eq!(cause["message"], expected, "{path}");
+    }
+    // Through the other subresources, no annotation can be written.
+    for path in ["bound/resize", "bound/ephemeralcontainers"] {
+        let (code, written) = merge(&admin, &format!("{PODS}/{path}"), &annotated(misspelt)).await;
+        assert_eq!((code, &written["metadata"]["annotations"]), (StatusCode::OK, &Value::Null), "{path}");
+    }
+    // What is valid is stored.
+    assert_eq!(merge(&admin, &format!("{PODS}/bound/status"), &annotated("{}")).await.0, StatusCode::OK);
+    assert_eq!(
+        post(&admin, &format!("{PODS}/beside/binding"), &binding("beside", "{}")).await.0,
+        StatusCode::CREATED
+    );
+    assert_eq!(get(&admin, &format!("{PODS}/beside")).await.1["metadata"]["annotations"][AFFINITY], "{}");
+}
+
+#[tokio::test]
+async fn a_node_kept_pods_of_others_pending_by_the_annotation_of_its_own_pod() {
+    let server = server().await;
+    let (admin, node) = (admin(&server), node(&server, "n"));
+    post(&admin, "/api/v1/nodes", &json!({"metadata": {"name": "n"}})).await;
+    post(&admin, PODS, &pod("p")).await;
+    assert_eq!(bind(&admin, "p", "n").await.0, StatusCode::CREATED);
+    let path = format!("{PODS}/p/status");
+    for key in
+        [AFFINITY, "scheduling.berth.dev/tolerates-anti-affinity", "scheduling.berth.dev/without-target"]
+    {
+        let (code, refused) = merge(&node, &path, &json!({"metadata": {"annotations": {key: "{}"}}})).await;
+        assert_eq!(code, StatusCode::FORBIDDEN, "{refused}");
+        let expected = format!(
+            "pods \"p\" is forbidden: node \"n\" cannot set, change or remove the annotation {key} of a pod"
+        );
+        assert_eq!(refused["message"], expected);
+    }
+    let status = json!({"metadata": {"annotations": {"example.com/a": "b"}}, "status": {"phase": "Running"}});
+    assert_eq!(merge(&node, &path, &status).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_invalid_annotation_from_before_does_not_block_other_changes_of_a_pod() {
+    let directory = DataDir::new();
+    let options =
+        ServerOptions { data_dir: Some(directory.0.clone()), extensions: false, ..ServerOptions::default() };
+    let before = ApiServer::start(options).await.unwrap();
+    let mut stored = pod("p");
+    stored["metadata"]["annotations"] = json!({AFFINITY: "{podAntiAfinity: {}}"});
+    assert_eq!(post(&admin(&before), PODS, &stored).await.0, StatusCode::CREATED);
+    before.shutdown().await;
+    let server = directory.server().await;
+    let (admin, path) = (admin(&server), format!("{PODS}/p"));
+    let (status, other) =
+        (json!({"status": {"phase": "Running"}}), json!({"metadata": {"annotations": {"a": "b"}}}));
+    assert_eq!(merge(&admin, &format!("{path}/status"), &status).await.0, StatusCode::OK);
+    assert_eq!(merge(&admin, &path, &other).await.0, StatusCode::OK);
+    let changed = json!({"metadata": {"annotations": {AFFINITY: "{podAntiAfinity: {}, nodeAffinity: {}}"}}});
+    assert_eq!(merge(&admin, &path, &changed).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    let removed = json!({"metadata": {"annotations": {AFFINITY: null}}});
+    assert_eq!(merge(&admin, &path, &removed).await.0, StatusCode::OK);
 }

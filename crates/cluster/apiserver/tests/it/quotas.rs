@@ -1,8 +1,15 @@
 //! ResourceQuota and LimitRange.
 
-use http::StatusCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_apiserver::{InProcessServer, Latency, ServerOptions, StorageOptions};
+use futures::FutureExt as _;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
 use kube::Client;
 use serde_json::{Value, json};
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::support::*;
 
@@ -214,4 +221,99 @@ async fn limit_ranges_set_defaults_and_bound_pods_and_claims() {
         "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per PersistentVolumeClaim is 10Gi, but request \
          is 20Gi"
     );
+}
+
+/// A request to a server without a listener.
+async fn respond(server: &InProcessServer, method: &str, path: &str, body: Value) -> Value {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("authorization", format!("Bearer {}", server.admin_token()))
+        .header(
+            "content-type",
+            if method == "PATCH" { "application/merge-patch+json" } else { "application/json" },
+        );
+    let request = request.body(Full::new(body.to_string().into_bytes().into())).unwrap();
+    let answer = server.respond(request).await.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&answer).unwrap()
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A server whose quota of config maps counts one.
+async fn server_with_quota(storage: StorageOptions) -> InProcessServer {
+    let options = ServerOptions { storage, ..ServerOptions::default() };
+    let server = InProcessServer::start(&options, &[7; 32], 1, None).await.unwrap();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "9"}}});
+    respond(&server, "POST", QUOTAS, quota).await;
+    until(&server, "0", 0).await;
+    respond(&server, "POST", MAPS, json!({"metadata": {"name": "first"}})).await;
+    assert_eq!(used(&server).await, "1");
+    server
+}
+
+async fn used(server: &InProcessServer) -> Value {
+    let quota = respond(server, "GET", &format!("{QUOTAS}/q"), Value::Null).await;
+    quota["status"]["used"]["count/configmaps"].clone()
+}
+
+/// Waits until the quota shows this and as many config maps exist.
+async fn until(server: &InProcessServer, wanted: &str, n: usize) {
+    let mut found = (Value::Null, 0);
+    for _ in 0..2000 {
+        let maps = respond(server, "GET", MAPS, Value::Null).await;
+        found = (used(server).await, maps["items"].as_array().unwrap().len());
+        if found == (wanted.into(), n) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("used and counted: {found:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_hung_up_left_a_charge_without_an_object() {
+    // Each write says that it waits, and waits for a permit.
+    let (waiting, mut waits) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+    let permits = gate.clone();
+    let latency = Latency(Arc::new(move || {
+        let (waiting, permits) = (waiting.clone(), permits.clone());
+        async move {
+            let _ = waiting.send(());
+            permits.acquire().await.unwrap().forget();
+        }
+        .boxed()
+    }));
+    let storage = StorageOptions { latency: Some(latency), ..StorageOptions::default() };
+    let server = server_with_quota(storage).await;
+    while waits.try_recv().is_ok() {}
+    gate.forget_permits(Semaphore::MAX_PERMITS);
+    {
+        let mut creation = Box::pin(respond(&server, "POST", MAPS, json!({"metadata": {"name": "second"}})));
+        for n_permits in [1, 0] {
+            tokio::select! {
+                _ = &mut creation => panic!("the write waits"),
+                _ = waits.recv() => gate.add_permits(n_permits),
+            }
+        }
+        // The quota is charged, and the object is not written. The client hangs up.
+    }
+    assert_eq!(used(&server).await, "2");
+    gate.add_permits(1000);
+    until(&server, "2", 2).await;
+}
+
+#[tokio::test]
+async fn a_quota_that_counted_too_much_was_not_corrected_while_its_namespace_grew() {
+    let server = server_with_quota(StorageOptions::default()).await;
+    let wrong = json!({"status": {"used": {"count/configmaps": "5"}}});
+    respond(&server, "PATCH", &format!("{QUOTAS}/q/status"), wrong).await;
+    respond(&server, "POST", MAPS, json!({"metadata": {"name": "second"}})).await;
+    assert_eq!(used(&server).await, "6");
+    // A restart counts all, as every interval does.
+    let restarted =
+        InProcessServer::start(&ServerOptions::default(), &[7; 32], 1, Some(&server)).await.unwrap();
+    drop(server);
+    until(&restarted, "2", 2).await;
 }

@@ -1,6 +1,7 @@
 //! A data directory outlives its server.
 
 use berth_apiserver::{ApiServer, ServerOptions, StartError};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -32,6 +33,71 @@ async fn clients_and_watches_continue_after_a_restart() {
     let number = |value: &Value| version(value).parse::<u64>().unwrap();
     assert!(number(&created) > number(&before));
     assert_eq!(lines.told().await, ("ADDED".into(), "c".into()));
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn templates_with_extensions_could_not_be_deleted_after_strict_v1() {
+    let dir = DataDir::new();
+    let server = dir.server().await;
+    let client = admin(&server);
+    let term = |operator: &str| {
+        json!({"labelSelector": {"matchExpressions": [
+        {"key": "size", "operator": operator, "values": ["20"]}]}, "topologyKey": "zone"})
+    };
+    let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term("Gt")],
+        "requiredDuringSchedulingRequiredDuringExecution": [term("Lt")]}});
+    let template = json!({"metadata": {"labels": {"app": "a"}},
+        "spec": {"affinity": affinity, "containers": [{"name": "c", "image": "i"}]}});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let controllers = "/api/v1/namespaces/default/replicationcontrollers";
+    let cron_jobs = "/apis/batch/v1/namespaces/default/cronjobs";
+    let mut job = template.clone();
+    job["spec"]["restartPolicy"] = "Never".into();
+    for (path, spec) in [
+        (deployments, json!({"selector": {"matchLabels": {"app": "a"}}, "template": template})),
+        (controllers, json!({"selector": {"app": "a"}, "template": template})),
+        (cron_jobs, json!({"schedule": "* * * * *", "jobTemplate": {"spec": {"template": job}}})),
+    ] {
+        let (code, answer) = post(&client, path, &json!({"metadata": {"name": "w"}, "spec": spec})).await;
+        assert_eq!(code, StatusCode::CREATED, "{answer}");
+    }
+    server.shutdown().await;
+
+    let options =
+        ServerOptions { data_dir: Some(dir.0.clone()), extensions: false, ..ServerOptions::default() };
+    let server = ApiServer::start(options).await.unwrap();
+    let client = admin(&server);
+    let ok = |(code, answer): (StatusCode, Value)| {
+        assert!(code.is_success(), "{answer}");
+        answer
+    };
+    let causes = |(code, answer): (StatusCode, Value)| {
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        answer["details"]["causes"].as_array().unwrap().len()
+    };
+    let (deployment, controller) = (format!("{deployments}/w"), format!("{controllers}/w"));
+    ok(merge(
+        &client,
+        &format!("{deployment}?fieldValidation=Strict"),
+        &json!({"metadata": {"labels": {"x": "y"}}}),
+    )
+    .await);
+    ok(merge(&client, &format!("{deployment}/scale"), &json!({"spec": {"replicas": 0}})).await);
+    ok(merge(&client, &deployment, &json!({"spec": {"replicas": 2}})).await);
+    let (_, mut whole) = get(&client, &deployment).await;
+    whole["metadata"]["labels"]["x"] = "z".into();
+    ok(put(&client, &deployment, &whole).await);
+    // What changes is validated.
+    let image = json!({"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}});
+    assert_eq!(causes(merge(&client, &deployment, &image).await), 1);
+    assert_eq!(causes(merge(&client, &deployment, &json!({"spec": {"replicas": -1}})).await), 1);
+    assert_eq!(causes(merge(&client, &controller, &json!({"spec": {"selector": {"app": "b"}}})).await), 1);
+    for path in [deployment, controller, format!("{cron_jobs}/w")] {
+        ok(delete(&client, &path, &json!({"propagationPolicy": "Foreground"})).await);
+        ok(merge(&client, &path, &json!({"metadata": {"finalizers": null}})).await);
+        assert_eq!(get(&client, &path).await.0, StatusCode::NOT_FOUND);
+    }
     server.shutdown().await;
 }
 

@@ -330,12 +330,58 @@ async fn approving_and_signing_need_a_permission_for_the_signer() {
     let (approve, status) = (format!("{requests}/r/approval"), format!("{requests}/r/status"));
     assert_eq!(merge(&user, &approve, &approval).await.0, StatusCode::FORBIDDEN);
     assert_eq!(merge(&user, &status, &certificate).await.0, StatusCode::FORBIDDEN);
+    let failure = json!({"status": {"conditions": [{"type": "Failed", "status": "True"}]}});
+    assert_eq!(merge(&user, &status, &failure).await.0, StatusCode::FORBIDDEN);
     let signer = json!([{"apiGroups": ["certificates.k8s.io"], "resources": ["signers"],
         "resourceNames": ["example.com/*"], "verbs": ["approve", "sign"]}]);
     create(&admin, "clusterroles", cluster_role("signer", signer)).await;
     create(&admin, "clusterrolebindings", binding("b", ("ClusterRole", "signer"), subject)).await;
     assert_eq!(merge(&user, &approve, &approval).await.0, StatusCode::OK);
     assert_eq!(merge(&user, &status, &certificate).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_status_update_approved_signing_requests() {
+    let server = server().await;
+    let admin = admin(&server);
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let spec = json!({"request": "QUFB", "signerName": "example.com/one", "usages": ["client auth"]});
+    post(&admin, requests, &json!({"metadata": {"name": "r"}, "spec": spec})).await;
+    let (approve, status) = (format!("{requests}/r/approval"), format!("{requests}/r/status"));
+    let with = |types: &[&str]| {
+        let conditions: Value = types
+            .iter()
+            .map(|of| json!({"type": of, "status": "True", "reason": "r", "message": "m"}))
+            .collect();
+        json!({"status": {"conditions": conditions}})
+    };
+    let why = |(code, answer): (StatusCode, Value)| {
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        let causes = answer["details"]["causes"].as_array().unwrap();
+        causes
+            .iter()
+            .map(|cause| format!("{}: {}", cause["field"], cause["message"]).replace('"', ""))
+            .collect::<Vec<_>>()
+    };
+    let added = "status.conditions: Forbidden: updates may not add a condition of type \\Approved\\";
+    assert_eq!(why(merge(&admin, &status, &with(&["Approved"])).await), [added]);
+    let both = with(&["Approved", "Denied"]);
+    let exclusive = "status.conditions[1].type: Invalid value: \\Denied\\: Approved and Denied conditions are mutually exclusive";
+    assert_eq!(why(merge(&admin, &approve, &both).await), [exclusive]);
+    let twice = "status.conditions[1].type: Duplicate value: \\Approved\\";
+    assert_eq!(why(merge(&admin, &approve, &with(&["Approved", "Approved"])).await), [twice]);
+    assert_eq!(merge(&admin, &approve, &with(&["Approved"])).await.0, StatusCode::OK);
+    let removed = "status.conditions: Forbidden: updates may not remove a condition of type \\Approved\\";
+    for path in [&approve, &status] {
+        assert_eq!(why(merge(&admin, path, &with(&[])).await), [removed]);
+    }
+    // Others are the signer's; an approval stays as it was.
+    let mut failed = with(&["Approved", "Failed"]);
+    failed["status"]["conditions"][0]["reason"] = "other".into();
+    let (code, answer) = merge(&admin, &status, &failed).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    assert_eq!(answer["status"]["conditions"][0]["reason"], "r");
+    assert_eq!(answer["status"]["conditions"][1]["type"], "Failed");
 }
 
 #[tokio::test]

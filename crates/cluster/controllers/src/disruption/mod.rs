@@ -150,7 +150,8 @@ impl DisruptionBudgets {
         };
         if status != budget.status {
             // A merge patch keeps absent names, so each name that is no longer disrupted is removed explicitly.
-            let mut written = serde_json::to_value(&status).unwrap_or_default();
+            let mut written =
+                serde_json::to_value(&status).expect("texts, numbers and lists of them are JSON");
             for name in
                 budget.status.disrupted_pods.keys().filter(|name| !status.disrupted_pods.contains_key(*name))
             {

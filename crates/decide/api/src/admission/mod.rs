@@ -23,8 +23,8 @@ pub use operation::Operation;
 pub use priority::Priority;
 pub use runtime_class::{known_runtime_classes, unknown_runtime_class};
 pub use validate::{
-    ValidationOptions, validate_annotations, validate_node, validate_node_selector, validate_pod,
-    validate_runtime_class, validate_tolerations,
+    ValidationOptions, validate_annotations, validate_changed_annotations, validate_label_selector,
+    validate_node, validate_node_selector, validate_pod, validate_runtime_class, validate_tolerations,
 };
 pub use warnings::{creation_warnings, deprecated_node_label, extension_warnings};
 

@@ -8,6 +8,8 @@ const MAX_MADE: u64 = 32 << 20;
 const ELEMENT_BYTES: usize = 32;
 /// Limit of the steps of an evaluation that have no cost, such as those of regular expressions.
 const MAX_STEPS: u64 = 50_000_000;
+/// Steps, or bytes, that take as long as a unit of cost.
+const STEPS_PER_COST: u64 = 10;
 
 /// Why an evaluation has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,11 +39,19 @@ pub(crate) struct Budget {
     max_cost: u64,
     made: u64,
     steps: u64,
+    max_steps: u64,
 }
 
 impl Budget {
-    pub fn new(max_cost: u64) -> Self {
-        Budget { cost: 0, max_cost, made: 0, steps: 0 }
+    /// For an evaluation that may cost `max_cost`, of which the caller allows `allowed` in the unit of [`Budget::spent`].
+    pub fn new(max_cost: u64, allowed: u64) -> Self {
+        let max_steps = MAX_STEPS.min(allowed.saturating_mul(STEPS_PER_COST));
+        Budget { cost: 0, max_cost: max_cost.min(allowed), made: 0, steps: 0, max_steps }
+    }
+
+    /// What the evaluation took of the time of a processor, in units of cost: also what has no cost.
+    pub fn spent(&self) -> u64 {
+        self.cost + (self.steps + self.made) / STEPS_PER_COST
     }
 
     /// Adds to the cost, in the units of cel-go.
@@ -51,6 +61,7 @@ impl Budget {
     }
 
     /// The cost so far.
+    #[cfg(test)]
     pub fn cost(&self) -> u64 {
         self.cost
     }
@@ -69,6 +80,6 @@ impl Budget {
     /// Before steps of work.
     pub fn work(&mut self, steps: u64) -> Result<(), Failure> {
         self.steps = self.steps.saturating_add(steps);
-        if self.steps > MAX_STEPS { Err(Failure::Cancelled) } else { Ok(()) }
+        if self.steps > self.max_steps { Err(Failure::Cancelled) } else { Ok(()) }
     }
 }

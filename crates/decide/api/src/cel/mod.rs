@@ -83,18 +83,27 @@ impl Program {
     /// # Errors
     /// The reason, as cel-go words it.
     pub fn evaluate(&self, variables: &[(&str, Value)]) -> Result<Value, String> {
-        self.evaluate_with_cost(variables).0
+        let mut budget = Budget::new(MAX_COST, u64::MAX);
+        eval::evaluate(&self.tree, &self.prepared, variables, &mut budget).map_err(reason)
     }
 
-    /// The same, with the cost of the evaluation.
-    pub fn evaluate_with_cost(&self, variables: &[(&str, Value)]) -> (Result<Value, String>, u64) {
-        let mut budget = Budget::new(MAX_COST);
+    /// The value, if the evaluation takes no more than what is allowed, and what it took.
+    pub fn evaluate_within(
+        &self,
+        variables: &[(&str, Value)],
+        allowed: u64,
+    ) -> (Option<Result<Value, String>>, Budget) {
+        let mut budget = Budget::new(MAX_COST, allowed);
         let outcome = eval::evaluate(&self.tree, &self.prepared, variables, &mut budget);
-        let outcome = outcome.map_err(|failure| match failure {
-            Failure::Error(text) => text.into_owned(),
-            Failure::Cancelled => "operation cancelled: actual cost limit exceeded".to_owned(),
-        });
-        (outcome, budget.cost())
+        let is_cut = matches!(outcome, Err(Failure::Cancelled)) && budget.spent() >= allowed;
+        ((!is_cut).then(|| outcome.map_err(reason)), budget)
+    }
+}
+
+fn reason(failure: Failure) -> String {
+    match failure {
+        Failure::Error(text) => text.into_owned(),
+        Failure::Cancelled => "operation cancelled: actual cost limit exceeded".to_owned(),
     }
 }
 

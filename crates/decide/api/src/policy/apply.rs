@@ -113,7 +113,7 @@ fn merge_into(merge: &mut Merge<'_>, pod: &mut Pod) -> Result<(), AnnotationErro
     merge
         .affinity("extendedAffinity", &mut affinity, None, |policy| policy.spec.extended_affinity.as_deref());
     if affinity != before {
-        let text = serde_json::to_string(&affinity).unwrap_or_default();
+        let text = serde_json::to_string(&affinity).expect("texts, numbers and lists of them are JSON");
         pod.metadata.annotations.insert(AFFINITY_ANNOTATION.to_owned(), text);
     }
     Ok(())

@@ -35,7 +35,7 @@ pub use lines::FieldLines;
 pub use location::SourceLocation;
 pub use manifest::Manifest;
 pub(crate) use value::from_json;
-pub use value::{JsonError, ValueError, from_value};
+pub use value::{JsonError, ValueError, from_value, from_value_strictly};
 
 use std::io::Read;
 

@@ -13,12 +13,23 @@ use serde::de::{
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::{Map, Number, Value, map};
 
+use super::error::shortened;
+use super::fields::suggestion;
+
 /// Reads a type from a value.
 ///
 /// # Errors
 /// The first field with a wrong type.
 pub fn from_value<'de, T: Deserialize<'de>>(value: &'de Value) -> Result<T, ValueError> {
-    T::deserialize(ValueReader(value))
+    T::deserialize(ValueReader { value, is_strict: false })
+}
+
+/// Reads a type from a value that has no other fields than the type, at any depth.
+///
+/// # Errors
+/// The first field with a wrong type, or that the type does not have.
+pub fn from_value_strictly<'de, T: Deserialize<'de>>(value: &'de Value) -> Result<T, ValueError> {
+    T::deserialize(ValueReader { value, is_strict: true })
 }
 
 /// Reads a type from JSON text.
@@ -119,12 +130,34 @@ impl serde::de::Error for ValueError {
 }
 
 #[derive(Clone, Copy)]
-struct ValueReader<'de>(&'de Value);
+struct ValueReader<'de> {
+    value: &'de Value,
+    /// Whether fields that a type does not have are errors.
+    is_strict: bool,
+}
 
-impl ValueReader<'_> {
+impl<'de> ValueReader<'de> {
+    /// A value within this one.
+    fn within(self, value: &'de Value) -> ValueReader<'de> {
+        ValueReader { value, ..self }
+    }
+
+    fn list<V: Visitor<'de>>(self, items: &'de [Value], visitor: V) -> Result<V::Value, ValueError> {
+        let mut rest = Items { items, index: 0, reader: self };
+        let value = visitor.visit_seq(&mut rest)?;
+        if rest.index < items.len() {
+            return Err(ValueError::invalid_length(items.len(), &"fewer elements in array"));
+        }
+        Ok(value)
+    }
+
+    fn fields(self, fields: &'de Map<String, Value>) -> Fields<'de> {
+        Fields { fields: fields.iter(), last: None, reader: self }
+    }
+
     #[cold]
     fn wrong_type(self, expected: &dyn Expected) -> ValueError {
-        let found = match self.0 {
+        let found = match self.value {
             Value::Null => Unexpected::Unit,
             Value::Bool(value) => Unexpected::Bool(*value),
             Value::Number(number) => match (number.as_u64(), number.as_i64()) {
@@ -148,21 +181,12 @@ fn number<'de, V: Visitor<'de>>(number: &Number, visitor: V) -> Result<V::Value,
     }
 }
 
-fn list<'de, V: Visitor<'de>>(items: &'de [Value], visitor: V) -> Result<V::Value, ValueError> {
-    let mut rest = Items { items, index: 0 };
-    let value = visitor.visit_seq(&mut rest)?;
-    if rest.index < items.len() {
-        return Err(ValueError::invalid_length(items.len(), &"fewer elements in array"));
-    }
-    Ok(value)
-}
-
 /// What a visitor takes of one or two kinds of values; all others have the wrong type.
 macro_rules! only {
     ($($deserialize:ident: $($pattern:pat => $visit:expr),+;)*) => {$(
         fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
-            match self.0 {
-                $($pattern => $visit(visitor),)+
+            match self.value {
+                $($pattern => $visit(self, visitor),)+
                 _ => Err(self.wrong_type(&visitor)),
             }
         }
@@ -170,7 +194,7 @@ macro_rules! only {
 }
 
 macro_rules! numbers {
-    ($($deserialize:ident)*) => { only! { $($deserialize: Value::Number(value) => |v| number(value, v);)* } };
+    ($($deserialize:ident)*) => { only! { $($deserialize: Value::Number(value) => |_, v| number(value, v);)* } };
 }
 
 impl<'de> Deserializer<'de> for ValueReader<'de> {
@@ -183,26 +207,26 @@ impl<'de> Deserializer<'de> for ValueReader<'de> {
     }
 
     only! {
-        deserialize_bool: Value::Bool(value) => |v: V| v.visit_bool(*value);
-        deserialize_str: Value::String(text) => |v: V| v.visit_borrowed_str(text);
-        deserialize_string: Value::String(text) => |v: V| v.visit_borrowed_str(text);
-        deserialize_seq: Value::Array(items) => |v| list(items, v);
-        deserialize_map: Value::Object(fields) => |v: V| v.visit_map(Fields::of(fields));
+        deserialize_bool: Value::Bool(value) => |_, v: V| v.visit_bool(*value);
+        deserialize_str: Value::String(text) => |_, v: V| v.visit_borrowed_str(text);
+        deserialize_string: Value::String(text) => |_, v: V| v.visit_borrowed_str(text);
+        deserialize_seq: Value::Array(items) => |reader: Self, v| reader.list(items, v);
+        deserialize_map: Value::Object(fields) => |reader: Self, v: V| v.visit_map(reader.fields(fields));
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
-        match self.0 {
+        match self.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Number(value) => number(value, visitor),
             Value::String(text) => visitor.visit_borrowed_str(text),
-            Value::Array(items) => list(items, visitor),
-            Value::Object(fields) => visitor.visit_map(Fields::of(fields)),
+            Value::Array(items) => self.list(items, visitor),
+            Value::Object(fields) => visitor.visit_map(self.fields(fields)),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
-        match self.0 {
+        match self.value {
             Value::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
@@ -219,9 +243,15 @@ impl<'de> Deserializer<'de> for ValueReader<'de> {
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        _fields: &'static [&'static str],
+        known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ValueError> {
+        if let Value::Object(fields) = self.value
+            && let Some(name) = fields.keys().find(|name| self.is_strict && !known.contains(&name.as_str()))
+        {
+            let error = ValueError::custom(format!("unknown field; {}", suggestion(name, known)));
+            return Err(error.at(Segment::Key(shortened(name))));
+        }
         self.deserialize_map(visitor)
     }
 
@@ -231,10 +261,11 @@ impl<'de> Deserializer<'de> for ValueReader<'de> {
         _variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ValueError> {
-        match self.0 {
-            Value::String(variant) => visitor.visit_enum(Variant { name: variant, value: &Value::Null }),
+        let variant = |name, value| Variant { name, reader: self.within(value) };
+        match self.value {
+            Value::String(name) => visitor.visit_enum(variant(name, &Value::Null)),
             Value::Object(fields) if fields.len() == 1 => match fields.iter().next() {
-                Some((name, value)) => visitor.visit_enum(Variant { name, value }),
+                Some((name, value)) => visitor.visit_enum(variant(name, value)),
                 None => Err(self.wrong_type(&visitor)),
             },
             _ => Err(self.wrong_type(&visitor)),
@@ -251,6 +282,7 @@ impl<'de> Deserializer<'de> for ValueReader<'de> {
 struct Items<'de> {
     items: &'de [Value],
     index: usize,
+    reader: ValueReader<'de>,
 }
 
 impl<'de> SeqAccess<'de> for &mut Items<'de> {
@@ -263,7 +295,8 @@ impl<'de> SeqAccess<'de> for &mut Items<'de> {
         let Some(item) = self.items.get(self.index) else { return Ok(None) };
         let index = self.index;
         self.index += 1;
-        seed.deserialize(ValueReader(item)).map(Some).map_err(|error| error.at(Segment::Index(index)))
+        let reader = self.reader.within(item);
+        seed.deserialize(reader).map(Some).map_err(|error| error.at(Segment::Index(index)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -274,12 +307,7 @@ impl<'de> SeqAccess<'de> for &mut Items<'de> {
 struct Fields<'de> {
     fields: map::Iter<'de>,
     last: Option<(&'de str, &'de Value)>,
-}
-
-impl<'de> Fields<'de> {
-    fn of(fields: &'de Map<String, Value>) -> Fields<'de> {
-        Fields { fields: fields.iter(), last: None }
-    }
+    reader: ValueReader<'de>,
 }
 
 impl<'de> MapAccess<'de> for Fields<'de> {
@@ -296,7 +324,8 @@ impl<'de> MapAccess<'de> for Fields<'de> {
         let Some((key, value)) = self.last.take() else {
             return Err(ValueError::custom("a value was read before its key"));
         };
-        seed.deserialize(ValueReader(value)).map_err(|error| error.at(Segment::Key(key.to_owned())))
+        let reader = self.reader.within(value);
+        seed.deserialize(reader).map_err(|error| error.at(Segment::Key(key.to_owned())))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -306,12 +335,12 @@ impl<'de> MapAccess<'de> for Fields<'de> {
 
 struct Variant<'de> {
     name: &'de str,
-    value: &'de Value,
+    reader: ValueReader<'de>,
 }
 
 impl<'de> Variant<'de> {
     fn read<T>(&self, read: impl FnOnce(ValueReader<'de>) -> Result<T, ValueError>) -> Result<T, ValueError> {
-        read(ValueReader(self.value)).map_err(|error| error.at(Segment::Key(self.name.to_owned())))
+        read(self.reader).map_err(|error| error.at(Segment::Key(self.name.to_owned())))
     }
 }
 

@@ -1,10 +1,13 @@
 //! The annotation with the design proposals' `Affinity`, for API servers that drop unknown fields.
 
-use serde_json::Value;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 
 use super::label_keys::merge_affinity;
 use crate::object::{Affinity, Pod};
-use crate::read::{explained, from_value, quote_integer_bounds};
+use crate::read::{explained, from_value_strictly, quote_integer_bounds};
 use crate::syntax::annotations::AFFINITY_ANNOTATION;
 
 /// Why the text of the annotation is not an `Affinity`.
@@ -13,7 +16,7 @@ pub enum AnnotationError {
     /// Neither JSON nor YAML.
     #[error("neither JSON nor YAML: {0}")]
     Syntax(String),
-    /// A field has the wrong type.
+    /// A field has the wrong type, is unknown, or is there twice.
     #[error("{}{message}", if path.is_empty() { String::new() } else { format!("{path}: ") })]
     Field {
         /// Path inside the annotation, such as `podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]`;
@@ -24,17 +27,18 @@ pub enum AnnotationError {
     },
 }
 
-/// Reads the text of the annotation: JSON or YAML. An empty text is an empty affinity.
+/// Reads the text of the annotation: JSON or YAML. An empty text is an empty affinity. A field that is not known may be a
+/// misspelt rule, so the whole annotation is an error.
 ///
 /// # Errors
-/// The text is neither JSON nor YAML, or a field has the wrong type.
+/// The text is neither JSON nor YAML, or a field has the wrong type, is unknown, or is there twice.
 pub fn parse_affinity_annotation(text: &str) -> Result<Affinity, AnnotationError> {
     let mut value = parse_value(text)?;
     if value.is_null() {
         return Ok(Affinity::default());
     }
     quote_integer_bounds(&mut value);
-    from_value(&value)
+    from_value_strictly(&value)
         .map_err(|error| AnnotationError::Field { path: error.path(), message: explained(&error, &value) })
 }
 
@@ -52,14 +56,80 @@ pub fn annotation_affinity(pod: &Pod) -> Result<Option<Affinity>, AnnotationErro
 
 fn parse_value(text: &str) -> Result<Value, AnnotationError> {
     // JSON comes first, because JSON allows tabs for indentation and YAML does not.
-    if let Ok(value) = serde_json::from_str(text) {
-        return Ok(value);
+    match serde_json::from_str::<UniqueFields>(text) {
+        Ok(UniqueFields(value)) => return Ok(value),
+        Err(error) if error.is_data() => {
+            return Err(AnnotationError::Field { path: String::new(), message: error.to_string() });
+        }
+        Err(_) => {}
     }
     if text.trim().is_empty() {
         return Ok(Value::Null);
     }
     let options = serde_saphyr::options! { with_snippet: false };
     serde_saphyr::from_str_with_options(text, options).map_err(|e| AnnotationError::Syntax(e.to_string()))
+}
+
+/// JSON in which no object has a field twice: serde_json takes the last one. The reader of YAML looks for itself.
+struct UniqueFields(Value);
+
+impl<'de> Deserialize<'de> for UniqueFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<UniqueFields, D::Error> {
+        deserializer.deserialize_any(UniqueVisitor).map(UniqueFields)
+    }
+}
+
+struct UniqueVisitor;
+
+impl<'de> Visitor<'de> for UniqueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(UniqueFields(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some((name, UniqueFields(value))) = fields.next_entry::<String, _>()? {
+            if map.contains_key(&name) {
+                return Err(A::Error::custom(format!("duplicate field {name:?}")));
+            }
+            map.insert(name, value);
+        }
+        Ok(map.into())
+    }
 }
 
 #[cfg(test)]
@@ -130,6 +200,27 @@ mod tests {
                 "nodeAffinity.requiredDuringSchedulingRequiredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]\
               .values[0]: invalid type: integer `1`, expected a string: quote it",
             ),
+            ("{podAntiAfinity: {}}", "podAntiAfinity: unknown field; did you mean \"podAntiAffinity\"?"),
+            (
+                "{\"nodes\": null}",
+                "nodes: unknown field; known here: nodeAffinity, podAffinity, podAntiAffinity",
+            ),
+            (
+                r#"{"podAntiAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [null,
+                  {"topologyKey": "zone", "labelSelector": {"matchExpression": []}}]}}"#,
+                "podAntiAffinity.requiredDuringSchedulingRequiredDuringExecution[1].labelSelector.matchExpression: unknown \
+               field; did you mean \"matchExpressions\"?",
+            ),
+            (
+                "podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {limits: 3}}]}",
+                "podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.limits: unknown field; did you \
+               mean \"limit\"?",
+            ),
+            (
+                r#"{"podAffinity": {}, "podAffinity": null}"#,
+                "duplicate field \"podAffinity\" at line 1 column",
+            ),
+            ("podAffinity: {}\npodAffinity: {}", "neither JSON nor YAML: duplicate"),
         ] {
             let error = parse_affinity_annotation(text).unwrap_err().to_string();
             assert!(error.starts_with(starts), "{text}: {error}");

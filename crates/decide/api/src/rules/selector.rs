@@ -275,7 +275,7 @@ impl std::fmt::Display for Requirement {
 
 impl Selector {
     /// The number of values that it lists.
-    pub(super) fn n_values(&self) -> usize {
+    pub fn n_values(&self) -> usize {
         let of = |requirement: &Requirement| match requirement {
             Requirement::In(_, values) | Requirement::NotIn(_, values) => values.len(),
             _ => 0,

@@ -1,5 +1,8 @@
 //! The names of the annotations of a pod that say where it may run, and when it is evicted.
 
+/// With what all names begin.
+pub const ANNOTATION_PREFIX: &str = "scheduling.berth.dev/";
+
 /// The design proposals' `Affinity` as JSON or YAML, for API servers that drop unknown fields.
 pub const AFFINITY_ANNOTATION: &str = "scheduling.berth.dev/affinity";
 

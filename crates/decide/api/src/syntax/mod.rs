@@ -7,7 +7,9 @@ pub mod format;
 mod integer;
 pub mod labels;
 mod names;
+pub mod obeyed;
 pub mod quantity;
+pub mod shell;
 pub mod similar;
 mod version;
 

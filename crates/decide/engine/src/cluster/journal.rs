@@ -13,8 +13,8 @@ use super::Cluster;
 use crate::decision::Outcome;
 use crate::group::{Group, GroupLevel, GroupOutcome, GroupVictims};
 use crate::preemption::Preemption;
-use crate::state::Settings;
 use crate::state::pod::prepared::PreparedPod;
+use crate::state::{DeviceWork, Settings};
 
 /// Receives a copy of each update.
 pub type Journal = Box<dyn FnMut(Entry) + Send + Sync>;
@@ -159,6 +159,7 @@ impl TryFrom<&RecordedSettings> for Settings {
         let feature_gates = FeatureGates::of_names(&recorded.feature_gates);
         let (config, _) = SchedulerConfig::read_with(&recorded.config, recorded.extensions, feature_gates)?;
         Ok(Settings {
+            device_work: DeviceWork::default(),
             config,
             extensions: recorded.extensions,
             exempt_namespaces: recorded.exempt_namespaces.clone(),

@@ -44,6 +44,11 @@ impl Cluster {
         self.state.devices.class_of_resource(resource).is_some()
     }
 
+    /// Whether decisions may search for devices.
+    pub fn has_device_classes(&self) -> bool {
+        self.state.devices.has_classes()
+    }
+
     /// The devices that a node can use, and what keeps each from being allocated; none for an unknown node.
     pub fn devices_of_node(&self, node: &str) -> DevicesOfNode {
         let node = self.state.find_node(node).map(|id| self.state.nodes.get(id));
@@ -119,6 +124,12 @@ impl Cluster {
     pub fn node_of(&self, namespace: &str, name: &str) -> Option<&str> {
         let pod = self.state.find_pod(namespace, name)?;
         Some(self.state.symbols.text(self.state.pods.get(pod).node_name))
+    }
+
+    /// Why rules between pods of an assigned pod cannot be read, with their path: they have no effect.
+    pub fn rule_error(&self, namespace: &str, name: &str) -> Option<&str> {
+        let pod = self.state.pods.get(self.state.find_pod(namespace, name)?);
+        self.state.rule_sets.get(pod.rule_set).rules().pod_term_error.as_deref()
     }
 
     /// Whether an assigned pod is of a group that is disrupted as a whole.

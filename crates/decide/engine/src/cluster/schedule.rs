@@ -11,6 +11,7 @@ use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::equivalence::Equivalence;
 use crate::decision::timing::{self, StageTime};
 use crate::decision::{self, DevicePostFilter, Evaluation, Outcome, device_post_filter};
+use crate::device::WORK_SPENT;
 use crate::explain::blast_radius::{BlastRadius, blast_radius, preferred_blast_radius};
 use crate::explain::opportunity_cost::{OpportunityCost, opportunity_cost};
 use crate::explain::terms::verdicts;
@@ -21,6 +22,7 @@ use crate::plugins;
 use crate::preemption::{
     DisruptionBudget, Leaving, Preemption, Victims, awaits_victims, candidates, preempt,
 };
+use crate::state::DeviceWork;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
 use crate::verdict::Verdict;
@@ -51,8 +53,19 @@ impl Cluster {
         self.state.replacement(pod, without)
     }
 
+    /// The budget of what searches for devices may take; see [`DeviceWork`].
+    pub fn device_work(&self) -> &DeviceWork {
+        &self.state.settings.device_work
+    }
+
+    /// Gives it a budget of its own.
+    pub fn set_device_work(&mut self, work: DeviceWork) {
+        self.state.settings.device_work = work;
+    }
+
     /// Decides where a pod goes. The cluster is not changed; what the decision learns about nodes is cached.
     pub fn decide(&self, pod: &PreparedPod) -> Outcome {
+        self.device_work().begin();
         let Caches { views, rejections, .. } = &mut *self.caches();
         decision::decide(&self.state, views, rejections, &self.nominations, pod)
     }
@@ -80,6 +93,7 @@ impl Cluster {
     /// Decides about a group. The cluster is not changed. The nominations of its members do not count: they do not keep room from each
     /// other.
     pub fn decide_group(&mut self, group: &Group<'_>) -> GroupOutcome {
+        self.device_work().begin();
         let own = self.nominations.set_aside(group.members);
         let outcome = self.trying(|by| group::decide(by, group));
         self.nominations.put_back(own);
@@ -110,7 +124,7 @@ impl Cluster {
     pub fn preempt_group(&mut self, group: &Group<'_>, budgets: &[DisruptionBudget]) -> Option<GroupVictims> {
         let found = self.trying(|by| group::preempt(by, group, budgets));
         self.updated();
-        found
+        found.filter(|_| !self.device_work().is_cut())
     }
 
     /// Where a group that was not placed waits for room: as [`Cluster::preempt_group`], but the pods that leave are not
@@ -119,7 +133,7 @@ impl Cluster {
     pub fn reserve_group(&mut self, group: &Group<'_>, staying: &[NamespacedName]) -> Option<GroupVictims> {
         let found = self.trying(|by| group::reserve(by, group, staying));
         self.updated();
-        found
+        found.filter(|_| !self.device_work().is_cut())
     }
 
     /// For requests that assign pods and take that back: no change is recorded.
@@ -135,6 +149,7 @@ impl Cluster {
 
     /// Decides, and reports what was found on every node.
     pub fn evaluate(&self, pod: &PreparedPod) -> Evaluation {
+        self.device_work().begin();
         decision::evaluate(&self.state, &self.nominations, pod)
     }
 
@@ -155,19 +170,23 @@ impl Cluster {
     pub fn decide_nominated_first(&self, pod: &PreparedPod) -> Outcome {
         let nominated =
             self.nominations.node(pod.namespace, pod.name()).and_then(|n| self.state.nodes.find(n));
-        nominated
-            .and_then(|node| decision::decide_on(&self.state, &self.nominations, pod, node))
-            .unwrap_or_else(|| self.decide(pod))
+        nominated.and_then(|node| self.decide_on_node(pod, node)).unwrap_or_else(|| self.decide(pod))
     }
 
     /// Decides about a pod on one node alone; none if it does not fit there.
     pub fn decide_on(&self, pod: &PreparedPod, node: &str) -> Option<Outcome> {
-        decision::decide_on(&self.state, &self.nominations, pod, self.state.find_node(node)?)
+        self.decide_on_node(pod, self.state.find_node(node)?)
+    }
+
+    fn decide_on_node(&self, pod: &PreparedPod, node: NodeId) -> Option<Outcome> {
+        self.device_work().begin();
+        decision::decide_on(&self.state, &self.nominations, pod, node)
     }
 
     /// Whether a pod fits on one node now.
     pub fn fits_on(&self, pod: &PreparedPod, node: &str) -> bool {
         let Some(node) = self.state.find_node(node) else { return false };
+        self.device_work().begin();
         let cycle = CycleState::new(&self.state, &self.nominations, pod);
         Context::new(&self.state, &cycle).is_some_and(|context| context.admits(node))
     }
@@ -201,6 +220,7 @@ impl Cluster {
     ) -> Result<Vec<(String, Vec<Verdict>)>, TooMuchWork> {
         let cycle = CycleState::new(&self.state, &self.nominations, pod);
         let Some(context) = Context::new(&self.state, &cycle) else { return Ok(Vec::new()) };
+        self.device_work().begin();
         let filters = plugins::filters(context);
         let mut rejecting = Vec::new();
         for id in nodes {
@@ -236,6 +256,7 @@ impl Cluster {
         node: Option<&str>,
         budget: &WorkBudget,
     ) -> Explanation {
+        self.device_work().begin();
         explain(&self.state, &self.nominations, pod, prepared, node, budget)
     }
 
@@ -303,12 +324,18 @@ impl Cluster {
     /// already being removed does not preempt again. The state of the cluster is not changed.
     pub fn preempt(&self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Preemption {
         let rejections = &mut self.caches().rejections;
-        preempt(&self.state, rejections, &self.nominations, pod, budgets, Leaving::Evicted)
+        let found = preempt(&self.state, rejections, &self.nominations, pod, budgets, Leaving::Evicted);
+        // A pod may have been kept only because devices were not looked for without it.
+        match self.device_work().is_cut() {
+            true => Preemption::NoCandidate { reason: WORK_SPENT.to_owned() },
+            false => found,
+        }
     }
 
     /// What can be done about the claims of devices of a pod that fits on no node.
     pub fn device_post_filter(&self, pod: &PreparedPod) -> DevicePostFilter {
-        device_post_filter(&self.state, &self.nominations, pod)
+        let found = device_post_filter(&self.state, &self.nominations, pod);
+        if self.device_work().is_cut() { DevicePostFilter::NotHelpful } else { found }
     }
 
     /// Whether room is being made for a nominated pod: pods of lower priority are being preempted on its node, or their claims of

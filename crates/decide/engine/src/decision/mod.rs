@@ -18,9 +18,10 @@ pub use outcome::{Evaluation, NodeEvaluation, NodeScore, Outcome};
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::Nominations;
 use crate::cycle::what_if::RelevantMatchers;
-use crate::device::{AvoidedDevices, CycleDevices, DevicesInUse, device_decision};
+use crate::device::{AvoidedDevices, CycleDevices, DevicesInUse, WORK_SPENT, device_decision};
 use crate::plugins::{self, Filters, PreFilter, Scorer, Weighted};
 use crate::state::State;
+use crate::state::device::Meter;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
 use crate::verdict::{Rejection, Status};
@@ -106,6 +107,17 @@ fn decide_with_objects<T: Default>(
     let cycle = CycleState::new(state, nominations, pod);
     let Some(context) = Context::new(state, &cycle) else { return pod.no_profile() };
     let (volumes, devices) = (cycle.volumes.as_ref(), cycle.devices.as_ref());
+    if context.allocates_devices()
+        && state.settings.device_work.left() == 0
+        && devices.is_some_and(|devices| devices.needs_search())
+    {
+        state.settings.device_work.cut();
+        let reasons = [(WORK_SPENT, state.nodes.len())].into_iter();
+        return Outcome::Unschedulable {
+            message: fit_error(state.nodes.len(), reasons),
+            plugins: vec![Plugin::DynamicResources],
+        };
+    }
     let named = volumes.and_then(|volumes| volumes.named_nodes(state)).filter(|_| context.binds_volumes());
     let of_devices = || devices.filter(|_| context.allocates_devices())?.named_nodes(state);
     match named.or_else(of_devices) {
@@ -132,8 +144,12 @@ impl Context<'_> {
     /// The outcome of a pod that goes to a node.
     fn placed(self, node: NodeId, score: Option<i64>) -> Outcome {
         let devices = self.cycle.devices.as_deref().filter(|_| self.allocates_devices());
-        let decide = |devices| self.device_decision(devices, node, &AvoidedDevices::new());
-        let devices = devices.and_then(decide).transpose();
+        let decide = |devices| {
+            let again = self.state.settings.device_work.again();
+            let found = self.device_decision(devices, node, &AvoidedDevices::new(), again);
+            found.unwrap_or_else(|| Err(WORK_SPENT.to_owned()))
+        };
+        let devices = devices.map(decide).transpose();
         let (node, volumes) = (self.state.node_name(node).to_owned(), self.volume_decision(node));
         match devices {
             Ok(devices) => Outcome::Placed { node, score, volumes, devices },
@@ -147,9 +163,10 @@ impl Context<'_> {
         devices: &CycleDevices,
         node: NodeId,
         avoided: &AvoidedDevices,
+        meter: Meter<'_>,
     ) -> Option<Result<Box<DeviceDecision>, String>> {
         let in_use = self.devices_in_use(devices, node).avoiding(avoided);
-        device_decision(self.state, devices, self.state.nodes.get(node), &in_use)
+        device_decision(self.state, devices, self.state.nodes.get(node), &in_use, meter)
     }
 
     /// With the devices that are reserved for nominated pods.
@@ -221,7 +238,8 @@ pub(crate) fn decide_on_without(
     let cycle = CycleState::new(state, nominations, pod);
     let context = Context::new(state, &cycle)?;
     let devices = cycle.devices.as_deref().filter(|_| context.allocates_devices())?;
-    let devices = context.device_decision(devices, node, avoided)?.ok()?;
+    let devices =
+        context.device_decision(devices, node, avoided, state.settings.device_work.meter())?.ok()?;
     let volumes = context.volume_decision(node);
     Some(Outcome::Placed {
         node: state.node_name(node).to_owned(),

@@ -24,7 +24,7 @@ pub(crate) fn alternatives(
     let of_pods = pods.iter().flat_map(|pod| &pod.rules.unallocated);
     let claims: Vec<&Requested> = of_pods.chain(extended.iter().map(|(requested, _)| requested)).collect();
     let in_use = DevicesInUse::default();
-    let mut search = Search::on(state, node, &in_use, &claims);
+    let mut search = Search::on(state, node, &in_use, &claims, state.settings.device_work.meter());
     // Where the search could not begin, each device is of its own kind.
     let is_prepared = search.prepare().is_ok();
     let mut kinds: BTreeMap<usize, Vec<(PoolName, Arc<str>)>> = BTreeMap::new();

@@ -11,7 +11,7 @@ use berth_api::object::device::DeviceAttribute;
 use super::capacity::consumed;
 use super::pools::try_take;
 use super::search::{Candidate, Search, Wanted, tolerates};
-use super::{DevicesInUse, Requested};
+use super::{DevicesInUse, Requested, WORK_SPENT};
 use crate::state::State;
 use crate::state::device::{CountMode, PoolName};
 use crate::state::node::NodeRecord;
@@ -41,7 +41,7 @@ pub(crate) fn obstacles(
     holders: &Holders,
 ) -> Vec<Obstacle> {
     let in_use = DevicesInUse::default();
-    let mut search = Search::on(state, node, &in_use, claims);
+    let mut search = Search::on(state, node, &in_use, claims, state.settings.device_work.meter());
     if search.prepare().is_err() {
         return Vec::new();
     }
@@ -71,7 +71,11 @@ pub(crate) fn obstacles(
         obstacles.extend((0..search.wanted.len()).filter_map(|claim| of_constraints(search, claim, holders)));
     }
     if obstacles.is_empty() && !claims.is_empty() {
-        let reason = "the requests together need more of the devices than each alone".to_owned();
+        let reason = match search.meter.is_spent() {
+            true => WORK_SPENT,
+            false => "the requests together need more of the devices than each alone",
+        };
+        let reason = reason.to_owned();
         let excluded = vec![ExcludedDevices { n_devices: 0, reason, taints: None }];
         obstacles.push(Obstacle { claim: 0, request: None, requested: 0, available: 0, excluded });
     }
@@ -141,13 +145,16 @@ fn reason(
     for (selector, is_of_class) in of_class.chain(alternative.selectors.iter().map(|s| (s, false))) {
         let whose =
             if is_of_class { format!("class {}", wanted.class.name) } else { "the request".to_owned() };
-        match device.shape.selected_by(selector) {
-            Ok(true) => {}
-            Ok(false) => return Some(format!("not selected by {whose}: {}", selector.expression).into()),
-            Err(error) => return Some(format!("the selector of {whose} fails: {error}").into()),
+        match device.shape.selected_by(selector, &search.meter) {
+            Some(Ok(true)) => {}
+            Some(Ok(false)) => {
+                return Some(format!("not selected by {whose}: {}", selector.expression).into());
+            }
+            Some(Err(error)) => return Some(format!("the selector of {whose} fails: {error}").into()),
+            None => return Some(WORK_SPENT.to_owned().into()),
         }
     }
-    if search.selects(claim, wanted, candidate) != Ok(true) {
+    if !matches!(search.selects(claim, wanted, candidate), Ok(true)) {
         return Some("not for this node".to_owned().into());
     }
     if !tolerates(alternative, device) {

@@ -26,7 +26,9 @@ use berth_api::object::{NamespacedName, NodeAllocatableResourceClaimStatus};
 use smallvec::SmallVec;
 
 use crate::state::State;
-use crate::state::device::{ClaimSpec, ClassRecord, Consumer, ContainerResources, NodeScope, PodDevices};
+use crate::state::device::{
+    ClaimSpec, ClassRecord, Consumer, ContainerResources, Meter, NodeScope, PodDevices,
+};
 use crate::state::node::{NodeId, NodeRecord};
 use crate::state::pod::prepared::PreparedPod;
 use crate::state::rule_set::RuleSetId;
@@ -137,6 +139,8 @@ pub(crate) const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
 pub(crate) const NOT_AVAILABLE: &str = "resourceclaim not available on the node";
 pub(crate) const STALE_CLAIM: &str = "cannot schedule extended resource claim";
 pub(crate) const INVALID_POOLS: &str = "invalid resource pools were encountered";
+pub(crate) const WORK_SPENT: &str =
+    "without a search for devices, because the work that is allowed for one decision is done";
 pub(crate) const TOO_MUCH_WORK: &str = "the search for devices on the node ended at its limit of work";
 
 impl PodDevices {
@@ -159,14 +163,29 @@ impl CycleDevices {
         Some(Arc::new(CycleDevices { requests: Some(pod.rule_set), ..resolved }))
     }
 
+    /// Whether devices have to be found.
+    pub(crate) fn needs_search(&self) -> bool {
+        self.problem.is_none() && !(self.rules.unallocated.is_empty() && self.rules.extended.is_empty())
+    }
+
     /// Whether a request has alternatives.
     pub(crate) fn has_alternatives(&self) -> bool {
         let has = |requested: &Requested| requested.spec.requests.iter().any(|r| r.is_prioritized);
         self.rules.score > 0 || self.rules.unallocated.iter().any(has)
     }
 
-    /// Whether claims can be satisfied on a node, and how.
+    /// Whether claims can be satisfied on a node, and how, within the budget.
     pub(crate) fn on(&self, state: &State, node: &NodeRecord, in_use: &DevicesInUse) -> NodeVerdict {
+        self.within(state.settings.device_work.meter(), state, node, in_use)
+    }
+
+    fn within(
+        &self,
+        meter: Meter<'_>,
+        state: &State,
+        node: &NodeRecord,
+        in_use: &DevicesInUse,
+    ) -> NodeVerdict {
         let rules = &*self.rules;
         if rules.has_stale_claim {
             return NodeVerdict::Rejected(STALE_CLAIM);
@@ -181,7 +200,7 @@ impl CycleDevices {
         let (mut chosen, mut waste, mut score) = (Vec::new(), None, 0);
         if !requested.is_empty() {
             (chosen, waste) =
-                match search::search(state, node, in_use, &requested, self.least_waste.as_deref()) {
+                match search::search(state, node, in_use, &requested, self.least_waste.as_deref(), meter) {
                     search::Found::Devices(chosen, waste) => (chosen, waste),
                     search::Found::Nothing(reason) => return NodeVerdict::Rejected(reason),
                     search::Found::Error(error) => return NodeVerdict::Error(error),
@@ -223,7 +242,7 @@ impl CycleDevices {
     /// The nodes that its allocated claims name: all others are rejected. None if they leave it open, or devices have to be
     /// found, which can fail on any node.
     pub(crate) fn named_nodes(&self, state: &State) -> Option<SmallVec<[NodeId; 1]>> {
-        if self.problem.is_some() || !self.rules.unallocated.is_empty() || !self.rules.extended.is_empty() {
+        if self.problem.is_some() || self.needs_search() {
             return None;
         }
         let name = self.rules.allocated.iter().find_map(|(_, scope)| match scope {

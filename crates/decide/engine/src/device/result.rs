@@ -12,7 +12,7 @@ use super::search::{Chosen, ChosenClaim};
 use super::{CycleDevices, DevicesInUse, NodeDevices, NodeVerdict, Requested};
 use crate::state::State;
 use crate::state::device::{
-    AllocatedDevice, Alternative, ClassRecord, DeviceRecord, NodeScope, Readiness, SliceRecord,
+    AllocatedDevice, Alternative, ClassRecord, DeviceRecord, Meter, NodeScope, Readiness, SliceRecord,
 };
 use crate::state::node::NodeRecord;
 
@@ -25,8 +25,10 @@ pub(crate) fn device_decision(
     devices: &CycleDevices,
     node: &NodeRecord,
     in_use: &DevicesInUse,
+    meter: Meter<'_>,
 ) -> Option<Result<Box<DeviceDecision>, String>> {
-    let NodeVerdict::Fits(found) = devices.on(state, node, in_use) else { return None };
+    let verdict = devices.within(meter, state, node, in_use);
+    let NodeVerdict::Fits(found) = verdict else { return None };
     if let Some(problem) = &devices.write_problem {
         return Some(Err(problem.clone()));
     }

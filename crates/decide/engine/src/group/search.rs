@@ -18,10 +18,16 @@ use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
 
-/// Evaluations of one node for one member after which a search ends.
-const BUDGET: usize = 1 << 18;
+/// Evaluations of one node for one member that the searches of a group may make in all domains together, besides those of
+/// [`first_descent`].
+pub(super) const BUDGET: usize = 1 << 18;
 /// What a decision by views, an assignment and its undoing count as.
 const STEP: usize = 16;
+
+/// The evaluations that each domain gets in any case: enough for a search that takes back few members.
+pub(super) fn first_descent(n_members: usize) -> usize {
+    STEP * (2 * n_members + 2)
+}
 
 /// Whether members are equal and only what is on a node decides how many of them it takes.
 fn are_alike_and_apart(state: &State, members: &[Member]) -> bool {
@@ -57,6 +63,7 @@ impl<'a, 'b> Search<'a, 'b> {
         members: Vec<Member>,
         domain: &'a Domain,
         min: usize,
+        budget: usize,
     ) -> Search<'a, 'b> {
         let outcome = Outcome::Unschedulable { message: String::new(), plugins: Vec::new() };
         let furthest = MemberFailure::alone(0, outcome);
@@ -70,12 +77,11 @@ impl<'a, 'b> Search<'a, 'b> {
             settles[member.settled_by] |= member.settled_by > at;
         }
         let (outcomes, exhausted) = (Vec::new(), Vec::new());
-        let budget = BUDGET;
         Search { by, members, nodes, min, is_greedy, settles, outcomes, kinds, exhausted, budget, furthest }
     }
 
-    /// Where each member goes; nothing is assigned afterwards.
-    pub(super) fn run(mut self) -> Result<Vec<Outcome>, Box<MemberFailure>> {
+    /// Where each member goes, and what is left of the budget; nothing is assigned afterwards.
+    pub(super) fn run(mut self) -> (Result<Vec<Outcome>, Box<MemberFailure>>, usize) {
         let mut frames = vec![Choices::default()];
         let found = loop {
             let at = frames.len() - 1;
@@ -105,7 +111,7 @@ impl<'a, 'b> Search<'a, 'b> {
             self.take_back();
         }
         self.furthest.is_cut = self.budget < STEP;
-        if found { Ok(outcomes) } else { Err(Box::new(self.furthest)) }
+        (if found { Ok(outcomes) } else { Err(Box::new(self.furthest)) }, self.budget)
     }
 
     fn n_placed(&self) -> usize {

@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use super::alike::{self, are_equal, kept_apart_in};
 use super::domain::{Domain, Free, Least, domains};
 use super::member::Member;
-use super::search::Search;
+use super::search::{BUDGET, Search, first_descent};
 use super::{Deciding, Group, GroupLevel, MemberFailure};
 use crate::decision::Outcome;
 use crate::plugins::placement::{Amounts, PlacementScorer};
@@ -71,6 +71,8 @@ pub(super) struct Placing<'a, 'b> {
     furthest: Option<MemberFailure>,
     /// One that got further: the number of members that had a node; the members, how many are needed, and their domain.
     unexplained: Option<(usize, Vec<usize>, usize, Domain)>,
+    /// The evaluations that are left for all domains together.
+    budget: usize,
     /// A search ended at its limit of evaluations.
     pub(super) is_cut: bool,
 }
@@ -78,7 +80,7 @@ pub(super) struct Placing<'a, 'b> {
 impl<'a, 'b> Placing<'a, 'b> {
     pub(super) fn new(by: &'a mut Deciding<'b>, group: &'a Group<'a>) -> Placing<'a, 'b> {
         let scorer = PlacementScorer::new(by.state, group.members);
-        Placing { by, group, scorer, furthest: None, unexplained: None, is_cut: false }
+        Placing { by, group, scorer, furthest: None, unexplained: None, budget: BUDGET, is_cut: false }
     }
 
     /// Places members, by index in the group and in the order of decision: at least `min` of them.
@@ -121,7 +123,13 @@ impl<'a, 'b> Placing<'a, 'b> {
     /// The same for members of any kind.
     fn search_any(&mut self, members: &[usize], min: usize, domain: &Domain) -> Option<Found> {
         let searched = Member::all(self.by.state, self.group.members, members, domain);
-        match Search::new(self.by, searched, domain, min).run() {
+        let descent = first_descent(members.len());
+        let budget = descent.max(self.budget);
+        let (found, left) = Search::new(self.by, searched, domain, min, budget).run();
+        self.budget = self.budget.saturating_sub((budget - left).saturating_sub(descent));
+        #[cfg(test)]
+        tests::N_EVALUATED.set(tests::N_EVALUATED.get() + budget - left);
+        match found {
             Ok(outcomes) => {
                 let outcomes = members.iter().copied().zip(outcomes).collect();
                 Some(Found { outcomes, domain: None, n_domains: Vec::new() })
@@ -357,5 +365,39 @@ impl<'a, 'b> Placing<'a, 'b> {
             Free::of(state.nodes.get(*id)).room(each).min(if is_alone { 1 } else { usize::MAX })
         });
         room.fold(0, usize::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use berth_api::object::group::TopologyLevel;
+    use berth_testkit::text;
+
+    use super::*;
+    use crate::{Cluster, GroupOutcome, Settings};
+
+    thread_local! {
+        pub(super) static N_EVALUATED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Two pods fit on a node. That the last one does not fit in a rack shows only after all arrangements of the others.
+    #[test]
+    fn searches_in_many_domains_share_one_limit() {
+        let nodes =
+            (0..6).flat_map(|rack| (0..8).map(move |i| format!("node n{rack}{i} rack=r{rack} cpu=7\n")));
+        let pods = (0..17).map(|i| format!("pod default/p{i:02} cpu={}m\n", 3000 + i));
+        let world = text::world(&nodes.chain(pods).collect::<String>());
+        let mut cluster = Cluster::new(Settings::default());
+        world.nodes.iter().for_each(|node| cluster.set_node(node));
+        let members: Vec<_> = world.pods.iter().map(|pod| cluster.prepare(pod)).collect();
+        let rule = TopologyLevel::required("example.com/rack");
+        let levels = [GroupLevel { rule: &rule, value: None }];
+        let group = Group { members: &members, min: 17, levels: &levels, composite: None };
+        let GroupOutcome::Unplaced(failure) = cluster.place_group(&group) else { panic!("they do not fit") };
+        assert!(failure.is_cut);
+        let n_evaluated = N_EVALUATED.get();
+        assert!(n_evaluated > BUDGET / 2 && n_evaluated <= BUDGET + 6 * first_descent(17), "{n_evaluated}");
     }
 }

@@ -49,6 +49,7 @@ use self::volume::Volumes;
 
 pub(crate) use self::interned::lease::Freed;
 
+pub use self::device::DeviceWork;
 pub use self::rule_set::compile::MAX_ALL_TOPOLOGIES;
 pub use self::settings::Settings;
 

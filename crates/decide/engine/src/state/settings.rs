@@ -4,6 +4,8 @@ use berth_api::config::SchedulerConfig;
 use berth_api::object::TOPOLOGY_LABELS;
 use berth_api::syntax::labels::HOSTNAME;
 
+use super::device::DeviceWork;
+
 /// Settings that hold for the life of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -20,6 +22,8 @@ pub struct Settings {
     /// Whether nodes keep all their annotations and fields. Without, they keep those that rules mention: set all nodes
     /// again whenever [`Cluster::node_attributes_epoch`](crate::Cluster::node_attributes_epoch) changes.
     pub all_node_attributes: bool,
+    /// What searches for devices may take.
+    pub device_work: DeviceWork,
 }
 
 impl Default for Settings {
@@ -32,6 +36,7 @@ impl Default for Settings {
             exempt_from_v1: false,
             all_topologies: [HOSTNAME, zone, region].map(str::to_owned).to_vec(),
             all_node_attributes: true,
+            device_work: DeviceWork::default(),
         }
     }
 }

@@ -106,6 +106,8 @@ struct View {
     cells: Cells,
     /// Nodes on which a rule cannot be evaluated: no pod is placed while there are any.
     failing: FxHashSet<NodeId>,
+    /// Nodes were not searched for devices, because the budget was spent: the view is not used again.
+    is_cut: bool,
     /// How many nodes were evaluated since the last decision.
     n_evaluated: u64,
 }
@@ -282,6 +284,7 @@ impl View {
             weights: RawScores::default(),
             cells: Cells::new(state.nodes.len()),
             failing: FxHashSet::default(),
+            is_cut: false,
             n_evaluated: 0,
             cycle,
         };
@@ -303,7 +306,7 @@ impl View {
     /// Evaluates the nodes that changed. Returns false if the view has to be rebuilt.
     fn catch_up(&mut self, state: &State) -> bool {
         let now = state.changes.epochs;
-        let Some(context) = Context::new(state, &self.cycle) else { return false };
+        let Some(context) = Context::new(state, &self.cycle).filter(|_| !self.is_cut) else { return false };
         if now != self.epochs {
             let has_images = plugins::images_in_use(state, context.rule_set);
             let images_changed = now.images != self.epochs.images && (self.has_images || has_images);
@@ -399,6 +402,7 @@ impl View {
             }
             put(&mut self.cells, id, sum.map(|_| &place));
         }
+        self.is_cut |= self.cycle.devices.is_some() && state.settings.device_work.is_cut();
     }
 
     /// The best node, and its total score.

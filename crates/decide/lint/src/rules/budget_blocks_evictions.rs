@@ -24,7 +24,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
         let n_pods = |subject: &&Subject<'_>| match subject.replicas {
             None if input.nodes.is_empty() => None,
             // A DaemonSet.
-            None => i64::try_from(input.nodes.eligible(&subject.rules).nodes.len()).ok(),
+            None => i64::try_from(input.nodes.eligible(subject).nodes.len()).ok(),
             replicas => replicas,
         };
         let replicas = covered.iter().map(n_pods).sum::<Option<i64>>().unwrap_or(0);

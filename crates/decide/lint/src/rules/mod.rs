@@ -1,32 +1,21 @@
-//! The rules: one file each, with `check(input, findings)`.
+//! The rules: one file or folder each, with `check(input, findings)`.
 
 pub(crate) mod affinity_conflicts;
 pub(crate) mod affinity_cycle;
 pub(crate) mod annotation_ignored;
 pub(crate) mod budget_blocks_evictions;
-pub(crate) mod claim_once_per_node;
-pub(crate) mod claim_shared_by_too_many;
-pub(crate) mod claim_too_large;
 pub(crate) mod contradictory_terms;
 pub(crate) mod cross_namespace;
 pub(crate) mod cross_namespace_preference;
 pub(crate) mod deprecated_api;
 pub(crate) mod deprecated_key;
-pub(crate) mod device_attribute_unknown;
-pub(crate) mod device_constraint_unsatisfiable;
-pub(crate) mod device_object_missing;
-pub(crate) mod device_selector_invalid;
-pub(crate) mod device_selector_matches_nothing;
+pub(crate) mod device;
 pub(crate) mod dialects_differ;
-pub(crate) mod empty_selector;
 pub(crate) mod eviction_annotation;
-pub(crate) mod feature_gate_off;
 pub(crate) mod first_rollout_trap;
 pub(crate) mod label_not_an_integer;
-pub(crate) mod match_label_key_absent;
 pub(crate) mod named_node_rejects;
 pub(crate) mod never_first;
-pub(crate) mod null_selector;
 pub(crate) mod policy_refuses;
 pub(crate) mod preference_without_effect;
 pub(crate) mod proposal_field_dropped;
@@ -35,8 +24,7 @@ pub(crate) mod replicas_exceed_domains;
 pub(crate) mod request_exceeds;
 pub(crate) mod required_label_missing;
 pub(crate) mod rollout_deadlock;
-pub(crate) mod selector_matches_nothing;
-pub(crate) mod spread_selector;
+pub(crate) mod selector;
 pub(crate) mod toleration_without_taint;
 pub(crate) mod unknown_field;
 pub(crate) mod unknown_topology_key;

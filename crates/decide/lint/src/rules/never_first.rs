@@ -36,10 +36,14 @@ fn check_requirement(
     let missed = |term: &&PodTerm| !subject.is_in(&set(term), &input.namespaces);
     let missed = terms.iter().find(missed).unwrap_or(&terms[0]);
     let excludes = |a: &PodTerm, b: &PodTerm| input.relation(&set(a), &set(b)) == SetRelation::Disjoint;
-    let exclusive = terms.iter().enumerate().find_map(|(i, a)| {
-        let other = terms[i + 1..].iter().find(|b| excludes(a, b))?;
-        Some((a, other))
-    });
+    let exclusive = if could_match_one_pod(input, terms) {
+        None
+    } else {
+        terms.iter().enumerate().find_map(|(i, a)| {
+            let mut others = terms[i + 1..].iter().take_while(|_| !input.work.is_spent());
+            Some((a, others.find(|b| excludes(a, b))?))
+        })
+    };
     let own_key = subject.own_match_label_key(&missed.path).filter(|key| {
         let others = without_key(missed, key);
         input.population.in_set(&others).next().is_some() && !subject.is_in(&others, &input.namespaces)
@@ -108,6 +112,16 @@ fn check_requirement(
     if !fix.is_empty() {
         finding.fix(fix);
     }
+}
+
+/// Whether no two terms exclude each other, as far as all of them together tell: without comparing each with each.
+fn could_match_one_pod(input: &LintInput<'_>, terms: &[PodTerm]) -> bool {
+    let requirements: Vec<_> = terms.iter().flat_map(|term| term.selector.requirements()).cloned().collect();
+    let first = set(&terms[0]);
+    terms.iter().all(|term| term.namespaces == terms[0].namespaces)
+        && input.work.spend(requirements.len())
+        && Selector::new(requirements).is_satisfiable()
+        && input.relation(&first, &first) != SetRelation::Disjoint
 }
 
 /// The pods that a term selects, whatever their value of a label.

@@ -98,10 +98,16 @@ fn useless_node_term(
         return None;
     }
     let preferred = Selector::new(preferred);
-    let n_preferred = 1 + preferred.requirements().len();
-    let n_required: usize = required.iter().map(|selector| 1 + selector.requirements().len()).sum();
-    let eligible = input.nodes.eligible(&subject.rules);
-    if !input.work.spend(n_preferred * (n_required + eligible.nodes.len())) {
+    let steps = |selector: &Selector| 1 + selector.requirements().len() + selector.n_values();
+    let n_preferred = steps(&preferred);
+    let n_required: usize = required
+        .iter()
+        .map(|required| {
+            (1 + required.requirements().len()) * (1 + preferred.requirements().len()) + required.n_values()
+        })
+        .sum();
+    let eligible = input.nodes.eligible(subject);
+    if !input.work.spend(n_required + n_preferred * (required.len() + eligible.nodes.len())) {
         return None;
     }
     let implies = |required: &Selector| {
@@ -160,7 +166,7 @@ fn useless_pod_term(
 
 /// If all nodes that the pod may run on are in one domain of a topology.
 fn one_domain(input: &LintInput<'_>, subject: &Subject<'_>, key: &str) -> Option<String> {
-    let eligible = input.nodes.eligible(&subject.rules);
+    let eligible = input.nodes.eligible(subject);
     let domains = input.nodes.domains_of(key, &eligible);
     let n_nodes = eligible.nodes.len();
     let domain = domains.first().filter(|_| domains.len() == 1 && n_nodes > 1)?;

@@ -88,10 +88,12 @@ fn lost_rules(affinity: &Affinity, lost: &mut Vec<Lost>) -> Affinity {
 /// How to say the rules in the annotation: as YAML to paste, from the root of the object.
 fn instead(input: &LintInput<'_>, subject: &Subject<'_>, moved: Affinity) -> String {
     let written = subject.written.metadata.annotations.get(AFFINITY_ANNOTATION);
-    let existing = written.map(|text| parse_affinity_annotation(text).unwrap_or_default());
+    let existing = written.map(|text| parse_affinity_annotation(text).ok());
     let (affinity, how) = match existing {
         None => (Some(moved.clone()), "write the annotation"),
-        Some(existing) => (with(existing, moved.clone()), "extend the annotation to"),
+        Some(existing) => {
+            (existing.and_then(|existing| with(existing, moved.clone())), "extend the annotation to")
+        }
     };
     let how = if affinity.is_some() { how } else { "add these rules to those of the annotation" };
     let text = serde_json::to_string(&affinity.unwrap_or(moved)).unwrap_or_default().replace('\'', "''");

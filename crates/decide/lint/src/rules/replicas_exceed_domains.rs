@@ -24,7 +24,7 @@ pub(crate) struct DomainLimit {
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
         // A DaemonSet has a pod on each node.
-        let eligible = input.nodes.eligible(&subject.rules);
+        let eligible = input.nodes.eligible(subject);
         let replicas = subject.replicas.unwrap_or(eligible.nodes.len() as i64);
         let replicas_field = if subject.replicas.is_some() { "replicas" } else { "pods" };
         let limits = input.limits_per_domain(subject);
@@ -69,7 +69,7 @@ pub(crate) fn n_domains(
             "that the node affinity lists",
         ));
     }
-    let eligible = input.nodes.eligible(&subject.rules);
+    let eligible = input.nodes.eligible(subject);
     Some((input.nodes.domains_of(key, &eligible).len(), "that the pod may go to"))
 }
 
@@ -81,7 +81,7 @@ fn room_outside(
     limit: &DomainLimit,
     limits: &[DomainLimit],
 ) -> i64 {
-    let eligible = input.nodes.eligible(&subject.rules);
+    let eligible = input.nodes.eligible(subject);
     let node = |i: &usize| input.nodes.get(*i);
     input.work.spend(eligible.nodes.len() * limits.len());
     let outside: Vec<&Node> =

@@ -11,7 +11,7 @@ use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        let Eligible { nodes: eligible, sizes, .. } = &*input.nodes.eligible(&subject.rules);
+        let Eligible { nodes: eligible, sizes, .. } = &*input.nodes.eligible(subject);
         let requests = &subject.rules.requests;
         let names: Vec<String> = pod_requests(&subject.pod.spec).into_keys().collect();
         let names: Vec<&String> = names.iter().filter(|name| requests.amount(name) > 0).collect();

@@ -29,7 +29,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 
 /// Whether rules could keep a new pod out. False only if it certainly fits, which saves the simulation.
 fn is_limited(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64) -> bool {
-    let eligible = input.nodes.eligible(&subject.rules);
+    let eligible = input.nodes.eligible(subject);
     let limits = limits_for_updates(input, subject);
     let by_domain = limits.iter().any(|limit| {
         input.nodes.domains_of(&limit.key, &eligible).len() as i64 * limit.per_domain <= replicas

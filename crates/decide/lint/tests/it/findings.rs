@@ -34,7 +34,7 @@ pub fn rules(text: &str) -> Vec<&'static str> {
 
 #[test]
 fn a_finding_names_the_object_and_the_field() {
-    let report = report(&deployment("", ""), &["selector-matches-nothing"]);
+    let report = report(&deployment("", ""), &["selector/matches-nothing"]);
     let [finding] = report.findings.as_slice() else { panic!("{report:?}") };
     let path = "spec.template.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector";
     assert_eq!((finding.kind.as_str(), finding.namespace.as_str()), ("Deployment", "default"));
@@ -45,11 +45,11 @@ fn a_finding_names_the_object_and_the_field() {
 
 #[test]
 fn annotations_exempt_objects_from_rules() {
-    let both = ["selector-matches-nothing", "unknown-topology-key"];
+    let both = ["selector/matches-nothing", "unknown-topology-key"];
     assert_eq!(rules(&deployment("", "")), both);
     let ignore = |rules: &str| format!("lint.berth.dev/ignore: '{rules}'");
     assert_eq!(rules(&deployment(&ignore("unknown-topology-key"), "")), both[..1]);
-    assert_eq!(rules(&deployment("", &ignore("never-first, selector-matches-nothing"))), both[1..]);
+    assert_eq!(rules(&deployment("", &ignore("never-first, selector/matches-nothing"))), both[1..]);
     assert_eq!(rules(&deployment("", &ignore("*"))), [""; 0]);
 }
 
@@ -145,12 +145,12 @@ fn severities_depend_on_what_the_input_shows() {
         (web(&apart) + &nodes(&["a", "b"]), "rollout-deadlock", Severity::Error),
         (web(&near), "never-first", Severity::Info),
         (web(&near) + &nodes(&["a"]) + running, "never-first", Severity::Error),
-        (web(&near), "selector-matches-nothing", Severity::Info),
-        (web(&near) + &nodes(&["a"]) + running, "selector-matches-nothing", Severity::Warning),
-        (web("nodeSelector: {a: b},") + &nodes(&["a"]), "selector-matches-nothing", Severity::Warning),
+        (web(&near), "selector/matches-nothing", Severity::Info),
+        (web(&near) + &nodes(&["a"]) + running, "selector/matches-nothing", Severity::Warning),
+        (web("nodeSelector: {a: b},") + &nodes(&["a"]), "selector/matches-nothing", Severity::Warning),
         (
             workload("DaemonSet", "web", "", "nodeSelector: {a: b},") + &nodes(&["a"]),
-            "selector-matches-nothing",
+            "selector/matches-nothing",
             Severity::Info,
         ),
     ] {
@@ -193,7 +193,7 @@ fn labels_that_the_api_server_adds_to_pods_of_jobs_stateful_sets_and_daemon_sets
         |kind: &str, fields: &str, key: &str, value: &str| rules(&indexed(kind, fields, &near(key, value)));
     for key in ["job-name", "batch.kubernetes.io/job-name"] {
         assert_eq!(of("Job", "parallelism: 3, completions: 3,", key, "db"), [""; 0], "{key}");
-        assert_eq!(of("Job", "", key, "other"), ["never-first", "selector-matches-nothing"], "{key}");
+        assert_eq!(of("Job", "", key, "other"), ["never-first", "selector/matches-nothing"], "{key}");
     }
     // The first pod of a StatefulSet, or any if they start in parallel.
     let pod_name = "statefulset.kubernetes.io/pod-name";
@@ -205,7 +205,7 @@ fn labels_that_the_api_server_adds_to_pods_of_jobs_stateful_sets_and_daemon_sets
     let index = "batch.kubernetes.io/job-completion-index";
     let indexed_job = "completionMode: Indexed, parallelism: 3, completions: 3,";
     assert_eq!(of("Job", indexed_job, index, "2"), [""; 0]);
-    assert_eq!(of("Job", "", index, "2"), ["never-first", "selector-matches-nothing"]);
+    assert_eq!(of("Job", "", index, "2"), ["never-first", "selector/matches-nothing"]);
 
     let keys = |kind: &str, fields: &str, keys: &str| {
         let affinity = format!(
@@ -218,8 +218,8 @@ fn labels_that_the_api_server_adds_to_pods_of_jobs_stateful_sets_and_daemon_sets
     assert_eq!(keys("StatefulSet", "", "apps.kubernetes.io/pod-index"), [""; 0]);
     assert_eq!(keys("StatefulSet", "", "controller-revision-hash"), ["replicas-exceed-domains"]);
     assert_eq!(keys("Job", "parallelism: 3,", "controller-uid"), ["replicas-exceed-domains"]);
-    assert_eq!(keys("Job", "", index), ["match-label-key-absent"]);
-    assert_eq!(keys("Job", "manualSelector: true,", "controller-uid"), ["match-label-key-absent"]);
+    assert_eq!(keys("Job", "", index), ["selector/match-label-key-absent"]);
+    assert_eq!(keys("Job", "manualSelector: true,", "controller-uid"), ["selector/match-label-key-absent"]);
     assert_eq!(keys("DaemonSet", "", "pod-template-generation, controller-revision-hash"), [""; 0]);
 }
 
@@ -545,7 +545,7 @@ fn a_rule_that_is_too_much_work_says_from_where_it_was_not_applied_and_finds_not
     let settings = Settings::default();
     let input = LintInput::new(&inventory, &settings, |_| true, None);
     let count = |steps: u64, rule: &str, name: &str| {
-        let report = lint_within(&input, &Selection::default(), steps);
+        let report = lint_within(&input, &Selection::default(), steps, u64::MAX);
         let n = report.findings.iter().filter(|f| f.rule == rule && f.name == name).count();
         (n, report.incomplete)
     };
@@ -555,9 +555,9 @@ fn a_rule_that_is_too_much_work_says_from_where_it_was_not_applied_and_finds_not
     let expected = format!("{rule} was not applied from Pod default/large on: more than 1000 steps of work");
     assert!(n < 50 && incomplete.contains(&expected), "{n}: {incomplete:?}");
     // A rule that was cut does not take what it could not look for as missing.
-    let (n, incomplete) = count(10, "selector-matches-nothing", "large");
+    let (n, incomplete) = count(10, "selector/matches-nothing", "large");
     assert!(
-        n == 0 && incomplete.iter().any(|text| text.starts_with("selector-matches-nothing")),
+        n == 0 && incomplete.iter().any(|text| text.starts_with("selector was not applied")),
         "{n}: {incomplete:?}"
     );
 }
@@ -630,13 +630,14 @@ fn claims_that_pods_of_a_group_share_count_once_with_their_gate() {
   spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}}
 "
     .replace("\\\n", "");
-    let selected = ["claim-once-per-node", "claim-shared-by-too-many", "feature-gate-off"];
+    let selected =
+        ["device/claim-once-per-node", "device/claim-shared-by-too-many", "device/feature-gate-off"];
     for (entry, replicas, rule) in [
-        ("{name: gpu, resourceClaimName: one}", 300, "claim-shared-by-too-many"),
-        ("{name: gpu, resourceClaimTemplateName: each}", 2, "claim-once-per-node"),
+        ("{name: gpu, resourceClaimName: one}", 300, "device/claim-shared-by-too-many"),
+        ("{name: gpu, resourceClaimTemplateName: each}", 2, "device/claim-once-per-node"),
     ] {
         let text = [objects.clone(), pods(entry, replicas), group(entry)].join("\n---\n");
-        for (is_on, expected) in [(false, vec![rule, "feature-gate-off"]), (true, vec![])] {
+        for (is_on, expected) in [(false, vec![rule, "device/feature-gate-off"]), (true, vec![])] {
             let mut settings = Settings::default();
             settings.config.feature_gates.dra_workload_resource_claims = is_on;
             let inventory = Inventory::from_text(&text).expect("the objects are valid");
@@ -645,4 +646,108 @@ fn claims_that_pods_of_a_group_share_count_once_with_their_gate() {
             assert_eq!(found, expected, "{entry} {is_on}");
         }
     }
+}
+
+#[test]
+fn a_misspelt_rule_in_the_annotation_was_not_reported() {
+    let annotation = "scheduling.berth.dev/affinity: '{podAntiAfinity: {}}'";
+    let pod = |metadata: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, annotations: {{{annotation}}}{metadata}}}\n\
+             spec: {{containers: [{{name: c, image: c}}]}}\n"
+        )
+    };
+    for (text, path) in [
+        (pod(""), "metadata"),
+        // An API server that does not know the annotation has stored it.
+        (pod(", creationTimestamp: '2026-01-01T00:00:00Z'"), "metadata"),
+        (deployment("", annotation), "spec.template.metadata"),
+    ] {
+        let report = report(&text, &["unknown-field"]);
+        let errors: Vec<_> = report.invalid.iter().flat_map(|invalid| &invalid.errors).collect();
+        let expected = format!(
+            "{path}.annotations[scheduling.berth.dev/affinity].podAntiAfinity: Invalid value: unknown field; did you mean \
+             \"podAntiAffinity\"?"
+        );
+        assert_eq!(errors, [&expected], "{text}");
+    }
+}
+
+fn manifest(terms: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Node, metadata: {{name: a}}}}
+---
+{{apiVersion: v1, kind: Pod, metadata: {{name: p, labels: {{app: x}}}}, spec: {{containers: [{{name: c, image: c}}], affinity: {terms}}}}}"
+    )
+}
+
+/// The findings of a rule with these steps for it and for all rules, and what was not applied.
+fn within(text: &str, rule: &str, rule_steps: u64, all_steps: u64) -> (usize, Vec<String>) {
+    let inventory = Inventory::from_text(text).unwrap();
+    let settings = Settings::default();
+    let input = LintInput::new(&inventory, &settings, |_| true, None);
+    let report = lint_within(&input, &Selection::default(), rule_steps, all_steps);
+    (report.findings.iter().filter(|finding| finding.rule == rule).count(), report.incomplete)
+}
+
+#[test]
+fn terms_that_one_pod_could_match_are_not_compared_each_with_each() {
+    let term = |i: usize| format!("{{topologyKey: zone, labelSelector: {{matchLabels: {{a{i}: b}}}}}}");
+    let terms = |n: usize| {
+        let terms = (0..n).map(term).collect::<Vec<_>>().join(", ");
+        manifest(&format!("{{podAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{terms}]}}}}"))
+    };
+    // Pairs of terms would be two million.
+    let (n, incomplete) = within(&terms(2000), "never-first", 100_000, u64::MAX);
+    assert_eq!((n, incomplete.iter().any(|text| text.starts_with("never-first"))), (1, false));
+    // Two that exclude each other are found as before.
+    let excluded = terms(1).replace("}}]", "}}, {topologyKey: zone, labelSelector: {matchLabels: {a0: c}}}]");
+    let report = report(&excluded, &["never-first"]);
+    assert!(report.findings[0].message.contains("no pod can match both a0=b and a0=c"), "{report:?}");
+}
+
+#[test]
+fn values_of_terms_that_are_compared_count_as_work() {
+    let values = |of: &str| (0..500).map(|i| format!("{of}{i}")).collect::<Vec<_>>().join(", ");
+    let expression =
+        |of: &str| format!("matchExpressions: [{{key: k, operator: In, values: [{}]}}]", values(of));
+    let terms = |of: &str, n: usize, around: &dyn Fn(String) -> String| {
+        (0..n).map(|i| around(expression(&format!("{of}{i}-")))).collect::<Vec<_>>().join(", ")
+    };
+    let required = terms("r", 20, &|expression| format!("{{{expression}}}"));
+    let preferred = terms("p", 20, &|expression| format!("{{weight: 1, preference: {{{expression}}}}}"));
+    let text = manifest(&format!(
+        "{{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{required}]}},
+            preferredDuringSchedulingIgnoredDuringExecution: [{preferred}]}}}}"
+    ));
+    let rule = "preference-without-effect";
+    assert_eq!(within(&text, rule, 10_000_000, u64::MAX), (20, vec![]));
+    let (n, incomplete) = within(&text, rule, 100_000, u64::MAX);
+    assert!(n < 20 && incomplete.iter().any(|text| text.starts_with(rule)), "{n}: {incomplete:?}");
+}
+
+#[test]
+fn selectors_of_devices_count_as_work_and_all_rules_share_a_budget() {
+    let list = (1..=20).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
+    let costly = format!("[{list}].all(x, [{list}].all(y, [{list}].all(z, x + y + z < 0)))");
+    let costly = costly.replacen("all", "exists", 3);
+    let devices: Vec<_> =
+        (0..20).map(|i| format!("{{name: d{i}, attributes: {{serial: {{string: s{i}}}}}}}")).collect();
+    let text = format!(
+        "{{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: gpu}}}}
+---
+{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: a}}, spec: {{driver: gpu.example.com, nodeName: a,
+  pool: {{name: a, generation: 1, resourceSliceCount: 1}}, devices: [{}]}}}}
+---
+{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: c}}, spec: {{devices: {{requests: [{{name: r, exactly: {{
+  deviceClassName: gpu, selectors: [{{cel: {{expression: '{costly}'}}}}]}}}}]}}}}}}",
+        devices.join(", ")
+    );
+    let rule = "device-selector-matches-nothing";
+    assert_eq!(within(&text, rule, u64::MAX, u64::MAX), (1, vec![]));
+    let (n, incomplete) = within(&text, rule, 100_000, u64::MAX);
+    assert!(n == 0 && incomplete.iter().any(|text| text.starts_with(rule)), "{n}: {incomplete:?}");
+    // What this rule takes of the budget, those after it do not have.
+    let after = |all| within(&text, rule, 100_000, all).1.len();
+    assert!(after(150_000) > after(u64::MAX), "{} {}", after(150_000), after(u64::MAX));
 }

@@ -67,7 +67,7 @@ fn match_label_keys_that_can_never_match_pods_of_another_workload_are_an_error()
     assert_eq!(rules(&(web.clone() + &indexed("StatefulSet", "", ""))), [""; 0]);
     assert_eq!(
         rules(&(web + &workload("Deployment", "db", "", ""))),
-        ["never-first", "selector-matches-nothing"]
+        ["never-first", "selector/matches-nothing"]
     );
 }
 

@@ -41,12 +41,10 @@ const DELETE: &[Parameter] = &[
     ("propagationPolicy", "string", "What happens to dependents: Orphan, Background or Foreground."),
 ];
 
-const PATCH_TYPES: &[&str] = &[
-    "application/apply-patch+yaml",
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-];
+const PATCH_TYPES: &[&str] =
+    &["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
+/// Not for custom resources, whose schemas have no merge keys: `kubectl apply` sends what a kind accepts.
+const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 
 /// Name, type and description.
 type Parameter = (&'static str, &'static str, &'static str);
@@ -57,6 +55,7 @@ struct Kind {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
+    is_custom: bool,
 }
 
 /// Adds the paths of a resource and its subresources.
@@ -65,7 +64,8 @@ pub(super) fn add_paths(paths: &mut Map<String, Value>, resource: &Resource) {
         "" => format!("/api/{}", resource.version),
         group => format!("/apis/{group}/{}", resource.version),
     };
-    let kind = Kind { group: resource.group, version: resource.version, kind: resource.kind };
+    let is_custom = resource.custom.is_some();
+    let kind = Kind { group: resource.group, version: resource.version, kind: resource.kind, is_custom };
     let collection = match resource.namespaced {
         true => format!("{prefix}/namespaces/{{namespace}}/{}", resource.plural),
         false => format!("{prefix}/{}", resource.plural),
@@ -81,7 +81,7 @@ pub(super) fn add_paths(paths: &mut Map<String, Value>, resource: &Resource) {
     add(paths, named.clone(), namespace, Some("name"), resource.verbs, of_object);
     for sub in resource.subresources {
         let Subresource { group, version, kind, verbs, .. } = *sub;
-        let kind = Kind { group, version, kind };
+        let kind = Kind { group, version, kind, is_custom };
         let path = format!("{named}/{}", sub.name);
         add(paths, path, namespace, Some("name"), verbs, |verb| match verb {
             "create" => operation_of_collection(verb, kind),
@@ -138,12 +138,13 @@ fn operation_of_object(verb: &str, kind: Kind) -> Option<(&'static str, Value)> 
         "update" => ("put", operation(kind, "put", WRITE, Some(kind), &[200, 201], &definition)),
         "patch" => {
             let mut patch = operation(kind, "patch", PATCH, None, &[200, 201], &definition);
-            patch["requestBody"] = body(PATCH_TYPES, PATCH_DEFINITION, true);
+            let types = PATCH_TYPES.iter().copied().chain((!kind.is_custom).then_some(STRATEGIC_PATCH));
+            patch["requestBody"] = body(types, PATCH_DEFINITION, true);
             ("patch", patch)
         }
         "delete" => {
             let mut delete = operation(kind, "delete", DELETE, None, &[200, 202], STATUS);
-            delete["requestBody"] = body(&["*/*"], DELETE_OPTIONS, false);
+            delete["requestBody"] = body(["*/*"], DELETE_OPTIONS, false);
             ("delete", delete)
         }
         _ => return None,
@@ -188,15 +189,15 @@ fn operation(
         "x-kubernetes-group-version-kind": gvk(kind.group, kind.version, kind.kind),
     });
     if let Some(definition) = sent.and_then(|sent| definition_of(sent.group, sent.version, sent.kind)) {
-        operation["requestBody"] = body(&["*/*"], &definition, true);
+        operation["requestBody"] = body(["*/*"], &definition, true);
     }
     operation
 }
 
-fn body(media_types: &[&str], definition: &str, required: bool) -> Value {
+fn body(media_types: impl IntoIterator<Item = &'static str>, definition: &str, required: bool) -> Value {
     let content: Map<String, Value> = media_types
-        .iter()
-        .map(|media_type| ((*media_type).to_owned(), json!({ "schema": reference(definition) })))
+        .into_iter()
+        .map(|media_type| (media_type.to_owned(), json!({ "schema": reference(definition) })))
         .collect();
     json!({ "content": content, "required": required })
 }

@@ -1,6 +1,7 @@
 //! A repair, and the changes that it consists of.
 
 use berth_api::syntax::format::counted;
+use berth_api::syntax::shell::Command;
 use berth_engine::TopologyPair;
 use serde::Serialize;
 use serde_json::Value;
@@ -21,7 +22,7 @@ pub struct Repair {
     pub node: String,
     /// Commands that make the changes, as far as kubectl can.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub commands: Vec<String>,
+    pub commands: Vec<Command>,
     /// The changes of the pod as a JSON patch (RFC 6902).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patch: Vec<Value>,
@@ -32,7 +33,7 @@ pub struct Repair {
 
 impl Repair {
     /// A repair that leaves the pod as it is.
-    pub(super) fn new(changes: Vec<Change>, node: String, commands: Vec<String>) -> Repair {
+    pub(super) fn new(changes: Vec<Change>, node: String, commands: Vec<Command>) -> Repair {
         let cost = changes.iter().map(|change| change.cost(false)).sum();
         let blast_radius = changes.iter().map(Change::reach).max().unwrap_or(Reach::Workload);
         let restarts = changes.iter().filter(|change| matches!(change, Change::Move { .. })).count();

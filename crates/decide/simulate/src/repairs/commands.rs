@@ -3,6 +3,7 @@
 use berth_api::object::device::ResourceSlice;
 use berth_api::object::{NamespacedName, Node, Pod, Taint};
 use berth_api::policy::PlacementPolicy;
+use berth_api::syntax::shell::Command;
 use serde_json::Value;
 
 use super::change::Change;
@@ -24,55 +25,63 @@ pub(super) fn taint_text(Taint { key, value, effect }: &Taint) -> String {
 }
 
 /// The commands for changes of nodes, workloads and running pods, in order.
-pub(super) fn of_changes(changes: &[Change]) -> Vec<String> {
+pub(super) fn of_changes(changes: &[Change]) -> Vec<Command> {
     changes.iter().filter_map(command).collect()
 }
 
-fn command(change: &Change) -> Option<String> {
+fn command(change: &Change) -> Option<Command> {
     Some(match change {
-        Change::Uncordon { node } => format!("kubectl uncordon {node}"),
-        Change::RemoveTaint { node, taint } => format!("kubectl taint node {node} {}-", quoted(taint)),
-        Change::SetLabel { node, key, value } => {
-            format!("kubectl label node {node} {}", quoted(&format!("{key}={value}"))) + " --overwrite"
+        Change::Uncordon { node } => Command::new(["kubectl", "uncordon"]).operands([node]),
+        Change::RemoveTaint { node, taint } => {
+            Command::new(["kubectl", "taint", "node"]).operands([node, &format!("{taint}-")])
         }
-        Change::RemoveLabel { node, key } => format!("kubectl label node {node} {}-", quoted(key)),
+        Change::SetLabel { node, key, value } => Command::new(["kubectl", "label", "node"])
+            .operands([node, &format!("{key}={value}")])
+            .words(["--overwrite"]),
+        Change::RemoveLabel { node, key } => {
+            Command::new(["kubectl", "label", "node"]).operands([node, &format!("{key}-")])
+        }
         Change::Scale { namespace, workload, replicas } => {
-            format!("kubectl scale -n {namespace} {} --replicas={replicas}", slashed(workload))
+            Command::new(["kubectl", "scale", "-n", namespace])
+                .operands([slashed(workload)])
+                .words([format!("--replicas={replicas}")])
         }
         _ => return None,
     })
 }
 
 /// Deletes a pod, which its controller creates again.
-pub(super) fn delete_pod(pod: &Pod) -> String {
+pub(super) fn delete_pod(pod: &Pod) -> Command {
     delete(&pod.metadata.namespace, &pod.metadata.name)
 }
 
 /// The same by namespace and name.
-pub(super) fn delete(namespace: &str, name: &str) -> String {
-    format!("kubectl delete pod -n {namespace} {name}")
+pub(super) fn delete(namespace: &str, name: &str) -> Command {
+    Command::new(["kubectl", "delete", "pod", "-n", namespace]).operands([name])
 }
 
 /// Shows the moves that make room for a pod.
-pub(super) fn plan_for(pod: &Pod) -> String {
-    format!("berth rebalance --live --for {}/{}", pod.metadata.namespace, pod.metadata.name)
+pub(super) fn plan_for(pod: &Pod) -> Command {
+    let name = format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
+    Command::new(["berth", "rebalance", "--live"]).words(["--for", &name])
 }
 
 /// The command after which a pending pod has the rules of a changed template, where the controller of its workload does not replace
 /// it.
-pub(super) fn recreate(pod: &Pod, workload: Option<&str>) -> Option<String> {
+pub(super) fn recreate(pod: &Pod, workload: Option<&str>) -> Option<Command> {
     let kind = workload?.split(' ').next()?;
     ["StatefulSet", "ReplicaSet", "ReplicationController"].contains(&kind).then(|| delete_pod(pod))
 }
 
 /// Changes the rules of a placement policy.
-pub(super) fn patch_policy(policy: &PlacementPolicy, patch: &[Value]) -> String {
-    let namespace = match policy.is_cluster_scoped() {
-        true => String::new(),
-        false => format!("-n {} ", policy.metadata.namespace),
+pub(super) fn patch_policy(policy: &PlacementPolicy, patch: &[Value]) -> Command {
+    let patching = Command::new(["kubectl", "patch"]);
+    let patching = match policy.is_cluster_scoped() {
+        true => patching,
+        false => patching.words(["-n", &policy.metadata.namespace]),
     };
     let (plural, name) = (policy.resource().plural, &policy.metadata.name);
-    format!("kubectl patch {namespace}{plural} {name} --type=json -p {}", quoted(&text(patch)))
+    patching.words([plural]).operands([name]).words(["--type=json", "-p", &text(patch)])
 }
 
 /// `spec.strategy` of a Deployment whose rolling updates stop an old pod before they start a new one.
@@ -81,13 +90,13 @@ pub(super) fn old_pods_first() -> Value {
 }
 
 /// Sets this strategy.
-pub(super) fn stop_old_pods_first(namespace: &str, workload: &str) -> String {
+pub(super) fn stop_old_pods_first(namespace: &str, workload: &str) -> Command {
     let patch = serde_json::json!({"spec": {"strategy": old_pods_first()}}).to_string();
-    format!("kubectl patch -n {namespace} {} -p {}", slashed(workload), quoted(&patch))
+    Command::new(["kubectl", "patch", "-n", namespace]).operands([slashed(workload)]).words(["-p", &patch])
 }
 
 /// Creates a node, and the slices of its devices.
-pub(super) fn create_node(node: &Node, slices: &[ResourceSlice]) -> Option<String> {
+pub(super) fn create_node(node: &Node, slices: &[ResourceSlice]) -> Option<Command> {
     let mut object = serde_json::json!({"apiVersion": "v1", "kind": "Node"});
     object["metadata"] = serde_json::json!({"name": node.metadata.name, "labels": node.metadata.labels});
     if !node.spec.taints.is_empty() {
@@ -105,12 +114,14 @@ pub(super) fn create_node(node: &Node, slices: &[ResourceSlice]) -> Option<Strin
         }
         object = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
     }
-    Some(format!("echo {} | kubectl apply -f -", quoted(&object.to_string())))
+    // Not `echo`, which reads backslashes in some shells.
+    let text = Command::new(["printf", "%s", &object.to_string()]);
+    Some(text.pipe(Command::new(["kubectl", "apply", "-f", "-"])))
 }
 
 /// Sets the class of a request of a claim. Specifications of claims and templates cannot be changed: the object is deleted and created
 /// again; a pod whose claim was made from the old template, too.
-pub(super) fn change_class(pod: &Pod, source: &ClaimSource<'_>, request: usize, class: &str) -> Vec<String> {
+pub(super) fn change_class(pod: &Pod, source: &ClaimSource<'_>, request: usize, class: &str) -> Vec<Command> {
     let (kind, name, spec) = match source {
         ClaimSource::Claim(name) => ("resourceclaim", name.name(), "/spec"),
         ClaimSource::Template(name) => ("resourceclaimtemplate", name.name(), "/spec/spec"),
@@ -118,33 +129,28 @@ pub(super) fn change_class(pod: &Pod, source: &ClaimSource<'_>, request: usize, 
     let namespace = &pod.metadata.namespace;
     let path = format!("{spec}/devices/requests/{request}/exactly/deviceClassName");
     let patch = [serde_json::json!({"op": "replace", "path": path, "value": class})];
-    let change = format!("kubectl patch --local -f - --type=json -p {} -o json", quoted(&text(&patch)));
-    let mut commands = vec![format!(
-        "kubectl get {kind} -n {namespace} {name} -o json | {change} | kubectl replace --force -f -"
-    )];
+    let mut commands =
+        vec![get(kind, namespace, name).pipe(patch_locally("json", &text(&patch))).pipe(replace())];
     if matches!(source, ClaimSource::Template(_)) {
         commands.push(match pod.metadata.controller() {
             Some(_) => delete_pod(pod),
-            None => {
-                let name = &pod.metadata.name;
-                format!("kubectl get pod -n {namespace} {name} -o json | kubectl replace --force -f -")
-            }
+            None => get("pod", namespace, &pod.metadata.name).pipe(replace()),
         });
     }
     commands
 }
 
 /// Changes fields of a pod that may be changed.
-pub(super) fn patch_pod(pod: &Pod, patch: &[Value]) -> String {
+pub(super) fn patch_pod(pod: &Pod, patch: &[Value]) -> Command {
     let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
-    format!("kubectl patch -n {namespace} pod {name} --type=json -p {}", quoted(&text(patch)))
+    let patching = Command::new(["kubectl", "patch", "-n", namespace, "pod"]).operands([name]);
+    patching.words(["--type=json", "-p", &text(patch)])
 }
 
 /// Changes the template of the pod's workload, or creates a pod without workload again.
-pub(super) fn patch_template(pod: &Pod, workload: Option<&str>, patch: &[Value]) -> String {
+pub(super) fn patch_template(pod: &Pod, workload: Option<&str>, patch: &[Value]) -> Command {
     let Some(workload) = workload else {
-        let patch = quoted(&text(patch));
-        return replace(pod, &format!("kubectl patch --local -f - --type=json -p {patch} -o json"));
+        return recreated(pod, patch_locally("json", &text(patch)));
     };
     let prefix = template_path(workload);
     let mut patch = patch.to_vec();
@@ -156,24 +162,27 @@ pub(super) fn patch_template(pod: &Pod, workload: Option<&str>, patch: &[Value])
         }
     }
     let namespace = &pod.metadata.namespace;
-    let patch = quoted(&text(&patch));
+    let patch = text(&patch);
     match workload.strip_prefix("Job ") {
-        Some(job) => {
-            replace_job(namespace, job, &format!("kubectl patch --local -f - --type=json -p {patch} -o json"))
-        }
-        None => format!("kubectl patch -n {namespace} {} --type=json -p {patch}", slashed(workload)),
+        Some(job) => replace_job(namespace, job, patch_locally("json", &patch)),
+        None => Command::new(["kubectl", "patch", "-n", namespace]).operands([slashed(workload)]).words([
+            "--type=json",
+            "-p",
+            &patch,
+        ]),
     }
 }
 
 /// The template of a Job cannot be changed: the Job is deleted and created again, without what the API server adds to it.
-fn replace_job(namespace: &str, job: &str, change: &str) -> String {
+fn replace_job(namespace: &str, job: &str, change: Command) -> Command {
     let labels = serde_json::json!({"controller-uid": null, "batch.kubernetes.io/controller-uid": null});
     let added = serde_json::json!({"spec": {"selector": null, "template": {"metadata": {"labels": labels}}}});
-    let without =
-        format!("kubectl patch --local -f - --type=merge -p {} -o json", quoted(&added.to_string()));
-    format!(
-        "kubectl get -n {namespace} job/{job} -o json | {without} | {change} | kubectl replace --force -f -"
-    )
+    Command::new(["kubectl", "get", "-n", namespace])
+        .operands([format!("job/{job}")])
+        .words(["-o", "json"])
+        .pipe(patch_locally("merge", &added.to_string()))
+        .pipe(change)
+        .pipe(replace())
 }
 
 /// Sets requests of a container, each a resource and an amount. Limits of extended resources, which have to be equal, follow.
@@ -182,39 +191,48 @@ pub(super) fn set_requests(
     workload: Option<&str>,
     container: &str,
     requests: &[(String, String)],
-) -> String {
+) -> Command {
     let namespace = &pod.metadata.namespace;
     let limits = pod.spec.containers.iter().find(|of| of.name == container).map(|of| &of.resources.limits);
     let is_limited =
         |resource: &str| is_extended(resource) && limits.is_some_and(|of| of.contains_key(resource));
     let list = |of: &mut dyn Iterator<Item = &(String, String)>| {
-        let amounts: Vec<_> = of.map(|(resource, amount)| format!("{resource}={amount}")).collect();
-        quoted(&amounts.join(","))
+        of.map(|(resource, amount)| format!("{resource}={amount}")).collect::<Vec<_>>().join(",")
     };
-    let limited: Vec<_> = requests.iter().filter(|(resource, _)| is_limited(resource)).cloned().collect();
-    let set = |target: &str| {
-        let limits = match limited.as_slice() {
-            [] => String::new(),
-            limited => format!(" --limits={}", list(&mut limited.iter())),
-        };
-        format!(
-            "kubectl set resources {target} -c {container} --requests={}{limits}",
-            list(&mut requests.iter())
-        )
+    let limited = list(&mut requests.iter().filter(|(resource, _)| is_limited(resource)));
+    let requested = format!("--requests={}", list(&mut requests.iter()));
+    let set = |target: Command| {
+        let setting = target.words(["-c", container, &requested]);
+        if limited.is_empty() { setting } else { setting.words([format!("--limits={limited}")]) }
     };
+    let resources = || Command::new(["kubectl", "set", "resources"]);
+    let local = || set(resources().words(["--local", "-f", "-"])).words(["-o", "json"]);
     match workload {
         Some(workload) => match workload.strip_prefix("Job ") {
-            Some(job) => replace_job(namespace, job, &(set("--local -f -") + " -o json")),
-            None => set(&format!("-n {namespace} {}", slashed(workload))),
+            Some(job) => replace_job(namespace, job, local()),
+            None => set(resources().words(["-n", namespace]).operands([slashed(workload)])),
         },
-        None => replace(pod, &(set("--local -f -") + " -o json")),
+        None => recreated(pod, local()),
     }
 }
 
 /// A pod that is deleted and created again, with its object changed by a command in between.
-fn replace(pod: &Pod, change: &str) -> String {
-    let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
-    format!("kubectl get pod -n {namespace} {name} -o json | {change} | kubectl replace --force -f -")
+fn recreated(pod: &Pod, change: Command) -> Command {
+    get("pod", &pod.metadata.namespace, &pod.metadata.name).pipe(change).pipe(replace())
+}
+
+fn get(kind: &str, namespace: &str, name: &str) -> Command {
+    Command::new(["kubectl", "get", kind, "-n", namespace]).operands([name]).words(["-o", "json"])
+}
+
+/// Changes an object between standard input and output.
+fn patch_locally(kind: &str, patch: &str) -> Command {
+    let patching = Command::new(["kubectl", "patch", "--local", "-f", "-"]);
+    patching.words([format!("--type={kind}").as_str(), "-p", patch, "-o", "json"])
+}
+
+fn replace() -> Command {
+    Command::new(["kubectl", "replace", "--force", "-f", "-"])
 }
 
 /// Whether limits of a resource have to be equal to requests.
@@ -236,10 +254,4 @@ fn slashed(workload: &str) -> String {
 
 fn text(patch: &[Value]) -> String {
     Value::from(patch).to_string()
-}
-
-/// As one word of a shell.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,".contains(c);
-    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use berth_api::object::Pod;
 use berth_api::object::device::DeviceObject;
 use berth_api::read::from_value;
+use berth_api::syntax::shell::Command;
 use berth_api::work::WorkBudget;
 use berth_rebalance::Pending;
 
@@ -166,7 +167,7 @@ fn changed_pod(pod: &Pod, repair: &Repair) -> Option<Pod> {
 }
 
 /// The commands that change a pod without a workload.
-fn commands_of(pod: &Pod, repair: &Repair) -> Vec<String> {
+fn commands_of(pod: &Pod, repair: &Repair) -> Vec<Command> {
     let mut requests: BTreeMap<&str, Vec<(String, String)>> = BTreeMap::new();
     for change in &repair.changes {
         if let Change::RequestLess { container, resource, to, .. } = change {

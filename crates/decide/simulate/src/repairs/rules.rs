@@ -8,6 +8,7 @@ use berth_api::config::Plugin;
 use berth_api::object::{Pod, Taint};
 use berth_api::policy::PlacementPolicy;
 use berth_api::rules::{PodTerm, TopologyScope, WhenUnsatisfiable};
+use berth_api::syntax::shell::Command;
 use berth_engine::{Counts, Verdict};
 use serde_json::json;
 
@@ -338,7 +339,7 @@ impl Trial<'_> {
 }
 
 /// Relaxes rules of a policy.
-fn patch_policy(policy: &PlacementPolicy, rules: &[Rule]) -> Option<String> {
+fn patch_policy(policy: &PlacementPolicy, rules: &[Rule]) -> Option<Command> {
     let mut patch = PodPatch::of(json!({"spec": policy.spec}));
     rules.iter().rev().try_for_each(|rule| rule.relax_in(&mut patch))?;
     Some(commands::patch_policy(policy, &patch.operations))

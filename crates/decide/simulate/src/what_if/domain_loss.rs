@@ -108,8 +108,9 @@ impl Simulation {
             }
             losses
         };
-        // There are no threads on WebAssembly, which is an error here.
-        let n_threads = thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS));
+        // There are no threads on WebAssembly, which is an error here. What is left of the budget for devices must not depend on threads.
+        let max_threads = if simulation.cluster().has_device_classes() { 1 } else { MAX_THREADS };
+        let n_threads = thread::available_parallelism().map_or(1, |n| n.get().min(max_threads));
         let copies = (1..n_threads.min(domains.len())).map(|_| simulation.clone()).collect::<Vec<_>>();
         let mut losses = thread::scope(|scope| {
             let lose_in = |mut copy| scope.spawn(move || lose(&mut copy, &mut |_, _| ()));

@@ -106,6 +106,19 @@ fn an_error_in_a_template_was_reported_once_for_each_replica() {
 }
 
 #[test]
+fn a_misspelt_rule_of_a_running_pod_was_lost_without_a_warning() {
+    let metadata = "name: p, creationTimestamp: '2026-01-01T00:00:00Z', annotations: {scheduling.berth.dev/affinity: \
+        '{podAntiAfinity: {}}'}";
+    let text = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{{metadata}}}\nspec: {{nodeName: node-1, containers: [{{name: a, image: i}}]}}\n"
+    );
+    let simulation = simulation(&text).expect("an API server has stored the pod");
+    let expected = "Pod default/p: metadata.annotations[scheduling.berth.dev/affinity]: podAntiAfinity: unknown field; did you \
+        mean \"podAntiAffinity\"?; rules that cannot be read have no effect";
+    assert!(simulation.warnings().iter().any(|warning| warning == expected), "{:?}", simulation.warnings());
+}
+
+#[test]
 fn two_warnings_of_a_template_were_reported_once_for_each_replica() {
     let spec = "{containers: [{name: a, image: i}], affinity: {nodeAffinity: {\
         preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [\

@@ -1,14 +1,33 @@
 //! NodeRestriction for clusters whose API server runs without it: the rule of [`berth_api`], with the cluster's state.
 
+use berth_api::admission::Operation;
 use berth_api::admission::node_restriction::{
     self, Lookup, NODE_USER_PREFIX, NODES_GROUP, NodeRequest, Refusal,
 };
 
 use crate::answer::{Answer, Denial, ReviewError};
-use crate::policy::Policy;
+use crate::findings::Findings;
+use crate::policy::{Action, Policy};
 use crate::request::AdmissionRequest;
 use crate::rule::Rule;
 use crate::state::StateAccess;
+
+/// The node whose identity makes a request, if the policy restricts nodes.
+fn restricted_node<'r>(request: &'r AdmissionRequest, policy: &Policy) -> Option<&'r str> {
+    let user = &request.user_info;
+    let is_node = policy.node_restriction && user.groups.iter().any(|group| group == NODES_GROUP);
+    user.username.strip_prefix(NODE_USER_PREFIX).filter(|_| is_node)
+}
+
+/// Checks that a node changes no annotation of a pod that says where pods may run. Plugins of API servers do not check this.
+pub(crate) fn keeps_annotations(request: &AdmissionRequest, policy: &Policy, found: &mut Findings) {
+    let is_change = request.operation == Operation::Update || request.is_binding();
+    let Some(node) = restricted_node(request, policy).filter(|_| is_change) else { return };
+    let kept = node_restriction::keeps_annotations::<()>(node, &request.object, &request.old_object);
+    if let Err(Refusal::Forbidden(why)) = kept {
+        found.broken(Action::Reject, Denial::forbidden(Rule::NodeRestriction, request, why));
+    }
+}
 
 /// Checks the request of a node's identity; other users are not restricted.
 pub(crate) fn keeps_to_own_node<K: StateAccess>(
@@ -16,10 +35,7 @@ pub(crate) fn keeps_to_own_node<K: StateAccess>(
     policy: &Policy,
     access: &K,
 ) -> Result<Answer, ReviewError> {
-    let user = &request.user_info;
-    let is_node = policy.node_restriction && user.groups.iter().any(|group| group == NODES_GROUP);
-    let identity = user.username.strip_prefix(NODE_USER_PREFIX).filter(|_| is_node);
-    let Some(node) = identity else { return Ok(Answer::allowed()) };
+    let Some(node) = restricted_node(request, policy) else { return Ok(Answer::allowed()) };
     let name = || request.object.pointer("/metadata/name").and_then(|name| name.as_str());
     let node_request = NodeRequest {
         node,
@@ -33,7 +49,10 @@ pub(crate) fn keeps_to_own_node<K: StateAccess>(
         old_object: &request.old_object,
     };
     let checked = if node.is_empty() {
-        Err(Refusal::Forbidden(format!("could not determine node from user {:?}", user.username)))
+        Err(Refusal::Forbidden(format!(
+            "could not determine node from user {:?}",
+            request.user_info.username
+        )))
     } else {
         node_restriction::keeps_to_own_node(&node_request, &StateLookup(access))
     };

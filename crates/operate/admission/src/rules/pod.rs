@@ -1,12 +1,10 @@
 //! The rules of pods that need at most the placement policies and the namespaces of the cluster.
 
 use berth_api::object::Pod;
-use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
+use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, ANNOTATION_PREFIX, TOLERATION_ANNOTATION};
 
 use super::attributes::PodAttributes;
-use super::{
-    all_namespaces, annotation, dialects, toleration, topology_limit, trusted_users, unread_annotation,
-};
+use super::{all_namespaces, dialects, toleration, topology_limit, trusted_users, unread_annotation};
 use crate::answer::ReviewError;
 use crate::findings::Findings;
 use crate::request::{AdmissionRequest, RequestError};
@@ -18,7 +16,6 @@ pub(crate) fn check_pod<K: StateAccess>(
     access: &K,
     found: &mut Findings,
 ) -> Result<(), ReviewError> {
-    annotation::is_valid(attributes, found);
     toleration::is_allowed(attributes, found);
     topology_limit::keeps_to_hostname(attributes, found);
     all_namespaces::blocks_no_domains(attributes, access, found)?;
@@ -26,6 +23,11 @@ pub(crate) fn check_pod<K: StateAccess>(
     trusted_users::is_trusted(attributes, found);
     unread_annotation::has_a_reader(attributes, found);
     Ok(())
+}
+
+/// Whether a pod has an annotation of Berth's.
+pub(crate) fn has_annotation(pod: &Pod) -> bool {
+    pod.metadata.annotations.keys().any(|key| key.starts_with(ANNOTATION_PREFIX))
 }
 
 /// Whether an update changes the pod's inter-pod rules. Other updates pass, so that pods created before a policy

@@ -8,6 +8,7 @@ use berth_api::read::from_value;
 use berth_api::rules::PodRules;
 use serde_json::Value;
 
+use super::annotation::has_valid_annotations;
 use super::attributes::PodAttributes;
 use super::pod::check_pod;
 use super::required_labels::carries_required_labels;
@@ -40,6 +41,7 @@ pub(crate) fn check_template<K: StateAccess>(
     if has_few_entries(request, policy, &pod, &mut of_pod).is_err() {
         return Ok(());
     }
+    has_valid_annotations(request, policy, &pod, None, &mut of_pod);
     check_pod(&PodAttributes { request, policy, pod: &pod, rules: &rules, now }, access, &mut of_pod)?;
     let mut of_labels = Findings::default();
     carries_required_labels(request, policy, &pod, None, &mut of_labels);

@@ -74,7 +74,11 @@ impl Server {
     }
 }
 
-async fn review(server: &Server, endpoint: Endpoint, request: Request<Incoming>) -> Result<String, Refusal> {
+async fn review(
+    server: &Arc<Server>,
+    endpoint: Endpoint,
+    request: Request<Incoming>,
+) -> Result<String, Refusal> {
     if request.method() != Method::POST {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "only POST, with an AdmissionReview"));
     }
@@ -87,7 +91,16 @@ async fn review(server: &Server, endpoint: Endpoint, request: Request<Incoming>)
     let request = AdmissionRequest::from_review(&body)
         .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     drop(body);
-    let answer = server.admission.review(endpoint, &request).await;
+    // A caller that gives up does not stop a charge between the writes of two quotas, or the write of a ledger.
+    let admission = server.admission.clone();
+    let reviewed = tokio::spawn(async move {
+        let answer = admission.review(endpoint, &request).await;
+        (request, answer)
+    });
+    let (request, answer) = reviewed.await.map_err(|error| {
+        tracing::error!(%error, "a review panicked");
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be reviewed")
+    })?;
     server.metrics.reviewed(endpoint, &answer, begin.elapsed());
     match answer {
         Ok(answer) => {

@@ -128,6 +128,13 @@ fn a_node_may_change_only_pods_bound_to_it() {
     };
     let mut relabelled = on("a");
     relabelled["metadata"]["labels"]["a"] = "c".into();
+    let annotated = |annotations: Value| {
+        let mut pod = on("a");
+        pod["metadata"]["annotations"] = annotations;
+        pod
+    };
+    let held = || annotated(json!({"scheduling.berth.dev/without-target": "hold", "example.com/b": "1"}));
+    let affinity = json!({"scheduling.berth.dev/affinity": "{}"});
     for (request, expected) in [
         (status(on("a"), on("a")), None),
         (
@@ -135,6 +142,21 @@ fn a_node_may_change_only_pods_bound_to_it() {
             Some("node \"a\" can only update pod status for pods with spec.nodeName set to itself"),
         ),
         (status(relabelled, on("a")), Some("node \"a\" cannot update labels through pod status")),
+        (status(held(), held()), None),
+        (status(annotated(json!({"example.com/b": "2"})), on("a")), None),
+        (
+            status(held(), on("a")),
+            Some(
+                "node \"a\" cannot set, change or remove the annotation scheduling.berth.dev/without-target of a pod",
+            ),
+        ),
+        (
+            status(on("a"), annotated(affinity.clone())),
+            Some(
+                "node \"a\" cannot set, change or remove the annotation scheduling.berth.dev/affinity of a pod",
+            ),
+        ),
+        (delete(annotated(affinity)), None),
         (delete(on("a")), None),
         (delete(on("b")), Some("node \"a\" can only delete pods with spec.nodeName set to itself")),
         (evict("mine"), None),
@@ -152,6 +174,11 @@ fn a_node_may_change_only_pods_bound_to_it() {
         let said = said.as_deref().map(|text| text.split_once(" is forbidden: ").unwrap().1);
         assert_eq!(said, expected, "{request}");
     }
+    // An API server has a plugin that does not know the annotations: the webhook for pods checks them as well.
+    let mut change = status(held(), on("a"));
+    change["userInfo"] = json!({"username": "system:node:a", "groups": ["system:nodes"]});
+    let denied = world().ask(Endpoint::ValidatePods, &request(change)).unwrap().denied;
+    assert!(denied.unwrap().message.ends_with("the annotation scheduling.berth.dev/without-target of a pod"));
     assert!(matches!(answered(&world(), evict("absent")), Err(ReviewError::Unseen(_))));
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use berth_admission::{Endpoint, Nothing, Policy, review};
-use serde_json::json;
+use berth_admission::{AdmissionRequest, Endpoint, Nothing, Policy, review};
+use serde_json::{Value, json};
 
 use crate::world::{World, check, creation, one_pod, policy, request};
 
@@ -351,4 +351,91 @@ fn a_pod_with_more_entries_than_the_limit_is_warned_about_or_refused() {
     let warning =
         format!("spec.template: its pods will be refused: {}", because("spec.nodeSelector", 21, 20));
     assert_eq!((answer.denied, answer.warnings), (None, vec![warning]));
+}
+
+/// Every request that writes annotations of a pod, by the name of its resource.
+fn writes(annotations: Value, old: Value) -> Vec<AdmissionRequest> {
+    let pod = |annotations: &Value| {
+        json!({"metadata": {"name": "web", "namespace": "default", "annotations": annotations},
+            "spec": {"nodeName": "n"}})
+    };
+    let update = |sub: &str| {
+        request(json!({"operation": "UPDATE", "name": "web", "namespace": "default", "subResource": sub,
+            "object": pod(&annotations), "oldObject": pod(&old)}))
+    };
+    let bind = |resource: &str, sub: &str| {
+        let metadata = json!({"name": "web", "namespace": "default", "annotations": annotations});
+        request(json!({"name": "web", "namespace": "default", "subResource": sub,
+            "resource": {"group": "", "version": "v1", "resource": resource},
+            "object": {"metadata": metadata, "target": {"kind": "Node", "name": "n"}}}))
+    };
+    let mut all: Vec<_> = ["", "status", "resize", "ephemeralcontainers"].map(update).into();
+    all.extend([bind("pods", "binding"), bind("bindings", "")]);
+    all
+}
+
+#[test]
+fn the_guard_was_passed_by_a_subresource_that_writes_annotations() {
+    let world = World::new(Policy::default(), "ns default\nns kube-system\nns shop\nnode n zone=z1");
+    let affinity = |key: &str| {
+        let term = json!({"topologyKey": key, "namespaces": [], "labelSelector": {}});
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}).to_string()
+    };
+    let zone = json!({"scheduling.berth.dev/affinity": affinity("topology.kubernetes.io/zone")});
+    for (annotations, old, expected) in [
+        (zone.clone(), Value::Null, "required anti-affinity over all namespaces may only have topologyKey"),
+        (zone.clone(), zone, ""),
+        (json!({"scheduling.berth.dev/affinity": affinity("kubernetes.io/hostname")}), Value::Null, ""),
+        (
+            json!({"scheduling.berth.dev/affinity": "{podAfinity: {}}"}),
+            Value::Null,
+            "podAfinity: Invalid value: unknown field",
+        ),
+        (
+            json!({"scheduling.berth.dev/relax-after": "soon"}),
+            Value::Null,
+            "relax-after]: Invalid value: \"soon\"",
+        ),
+        (
+            json!({"scheduling.berth.dev/tolerates-anti-affinity": "*"}),
+            Value::Null,
+            "may not run beside pods that reject them",
+        ),
+        (json!({"example.com/a": "b"}), Value::Null, ""),
+    ] {
+        for write in writes(annotations.clone(), old.clone()) {
+            if write.is_binding() && old != Value::Null {
+                continue;
+            }
+            let denied = world.ask(Endpoint::ValidatePods, &write).unwrap().denied;
+            let text = denied.map(|denial| denial.text()).unwrap_or_default();
+            let what = format!("{} {:?}: {annotations}: {text}", write.resource.resource, write.sub_resource);
+            assert_eq!(text.is_empty(), expected.is_empty(), "{what}");
+            assert!(text.contains(expected), "{what}");
+        }
+    }
+}
+
+#[test]
+fn an_invalid_annotation_that_an_update_leaves_does_not_block_the_update() {
+    let known = |more: Value| {
+        let mut annotations = json!({"scheduling.berth.dev/affinity": "{podAfinity: {}}"});
+        annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        annotations
+    };
+    let denied = |annotations: Value| {
+        let write = writes(annotations, known(json!({}))).remove(0);
+        let answer = review(Endpoint::ValidatePods, &write, &Policy::default(), &Nothing, Instant::now());
+        answer.unwrap().denied.map(|denial| denial.message).unwrap_or_default()
+    };
+    assert_eq!(denied(known(json!({"scheduling.berth.dev/eviction-grace": "5s"}))), "");
+    assert_eq!(denied(json!({})), "");
+    let another = denied(known(json!({"scheduling.berth.dev/relax-after": "soon"})));
+    assert!(
+        another.starts_with("metadata.annotations[scheduling.berth.dev/relax-after]: Invalid"),
+        "{another}"
+    );
+    let still_invalid =
+        denied(json!({"scheduling.berth.dev/affinity": "{podAfinity: {}, nodeAffinity: {}}"}));
+    assert!(still_invalid.contains("podAfinity: Invalid value: unknown field"), "{still_invalid}");
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::cache::{Cache, Change, Indexer};
-use crate::watch::{self as watcher, HasMetadata, Line, PageMeta, Sink, WatchOptions};
+use crate::watch::{self as watcher, HasMetadata, Line, Sink, WatchOptions};
 
 /// The informer calls it with every change after the cache holds it.
 type Handler<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
@@ -96,15 +96,12 @@ where
         self.listed.clear();
     }
 
-    fn read_page(&mut self, page: &[u8]) -> Result<PageMeta, serde_json::Error> {
-        let (metadata, items) = watcher::split(page)?;
-        for item in items {
-            match serde_json::from_slice(item) {
-                Ok(object) => self.put_listed(object),
-                Err(error) => self.ignore(&serde_json::from_slice(item)?, &error),
-            }
+    fn read_item(&mut self, item: &[u8]) -> Result<(), serde_json::Error> {
+        match serde_json::from_slice(item) {
+            Ok(object) => self.put_listed(object),
+            Err(error) => self.ignore(&serde_json::from_slice(item)?, &error),
         }
-        Ok(metadata)
+        Ok(())
     }
 
     fn end_list(&mut self) {

@@ -130,10 +130,15 @@ struct LeaderElector {
 
 impl LeaderElector {
     async fn run(mut self, stop: CancellationToken) {
+        let mut is_interrupted = false;
         loop {
             let holder = self.election.holder().to_owned();
             tokio::select! {
-                () = stop.cancelled() => break,
+                () = stop.cancelled() => {
+                    // The attempt may have taken the lease.
+                    is_interrupted = true;
+                    break;
+                }
                 tried = self.try_to_hold() => if let Err(error) = tried {
                     let LeaseOptions { namespace, name, .. } = &self.options;
                     outage_log::failed(|| match error.code() {
@@ -158,7 +163,7 @@ impl LeaderElector {
             }
             self.end_if_over();
         }
-        if self.until.send_replace(None).is_some()
+        if (self.until.send_replace(None).is_some() || is_interrupted)
             && let Err(error) = self.release().await
         {
             tracing::warn!(lease = self.options.name, "the lease is not released and will expire: {error}");

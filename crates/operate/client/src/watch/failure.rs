@@ -22,7 +22,7 @@ pub enum WatchFailure {
     /// There are more of them than the client keeps. The watch has ended.
     #[error(
         "{path}: with this list, the objects exceed the limit of {limit} bytes for their JSON and {OBJECT_COST} bytes for \
-         each{remedy}"
+         each, or for the memory of the process{remedy}"
     )]
     TooLarge {
         /// Path of the collection.

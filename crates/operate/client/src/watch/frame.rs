@@ -45,23 +45,24 @@ impl Lines {
         loop {
             let Some(end) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
                 self.searched = self.buffer.len();
-                return if self.searched > self.max_line { Err(self.too_long()) } else { Ok(None) };
+                return if self.searched > self.max_line { Err(too_long(self.max_line)) } else { Ok(None) };
             };
             let line = self.buffer.split_to(self.searched + end);
             self.buffer.advance(1);
             self.searched = 0;
             if line.len() > self.max_line {
-                return Err(self.too_long());
+                return Err(too_long(self.max_line));
             }
             if !line.trim_ascii().is_empty() {
                 return Ok(Some(line));
             }
         }
     }
+}
 
-    fn too_long(&self) -> Ended {
-        Ended::Broken(format!("an event is larger than {} bytes", self.max_line))
-    }
+/// An object has more text than this.
+pub(super) fn too_long(max_bytes: usize) -> Ended {
+    Ended::Broken(format!("an object is larger than {max_bytes} bytes"))
 }
 
 /// Reads the chunks of a watch as the client does, for the fuzzer.

@@ -12,6 +12,9 @@ use super::failure::WatchFailure;
 /// A watch that stayed open this long counts as a success, even without events.
 pub(super) const LONG_WATCH: Duration = Duration::from_secs(5);
 
+/// The memory of the process is measured each time that this much was read: objects take more than their text.
+const MEASURED_EVERY: usize = 1 << 20;
+
 /// What the watches of one component share: how much all of them keep, and the news that the server answers again.
 #[derive(Clone, Debug)]
 pub struct WatchGroup(Arc<Shared>);
@@ -21,7 +24,11 @@ struct Shared {
     limit: usize,
     /// How to raise the limit, for the error.
     remedy: &'static str,
+    /// The memory of this process in bytes, if it is known.
+    memory: fn() -> Option<usize>,
     kept: AtomicUsize,
+    /// What was read since the memory was measured.
+    unmeasured: AtomicUsize,
     /// The watch that exceeded the limit.
     excess: watch::Sender<Option<WatchFailure>>,
     /// How often a watch was answered after a failure, and the others learned of it.
@@ -31,7 +38,7 @@ struct Shared {
 
 impl Default for WatchGroup {
     fn default() -> Self {
-        WatchGroup::with(WatchGroup::DEFAULT_LIMIT, "")
+        WatchGroup::with(WatchGroup::DEFAULT_LIMIT, "", || None)
     }
 }
 
@@ -39,16 +46,19 @@ impl WatchGroup {
     /// 4 GiB.
     pub const DEFAULT_LIMIT: usize = 4 << 30;
 
-    /// Watches whose objects may not cost more than `limit` bytes: the option `--cache-limit` of a command.
+    /// Watches whose objects may not cost more than `limit` bytes, nor fill the process beyond it: the option `--cache-limit` of a
+    /// command.
     pub fn new(limit: usize) -> WatchGroup {
-        WatchGroup::with(limit, ": if the server is right, raise the limit (--cache-limit)")
+        WatchGroup::with(limit, ": if the server is right, raise the limit (--cache-limit)", allocated_bytes)
     }
 
-    pub(super) fn with(limit: usize, remedy: &'static str) -> WatchGroup {
+    pub(super) fn with(limit: usize, remedy: &'static str, memory: fn() -> Option<usize>) -> WatchGroup {
         WatchGroup(Arc::new(Shared {
             limit,
             remedy,
+            memory,
             kept: AtomicUsize::new(0),
+            unmeasured: AtomicUsize::new(0),
             excess: watch::Sender::new(None),
             recoveries: watch::Sender::new(0),
             last_recovery: Mutex::new(None),
@@ -57,6 +67,16 @@ impl WatchGroup {
 
     pub(super) fn limit(&self) -> usize {
         self.0.limit
+    }
+
+    /// Whether the process is within the limit after so many bytes were read.
+    fn is_within_memory(&self, n_read: usize) -> bool {
+        let Shared { limit, memory, unmeasured, .. } = &*self.0;
+        if unmeasured.fetch_add(n_read, Ordering::Relaxed) + n_read < MEASURED_EVERY {
+            return true;
+        }
+        unmeasured.store(0, Ordering::Relaxed);
+        memory().is_none_or(|bytes| bytes <= *limit)
     }
 
     /// The collection at `path` exceeds the limit.
@@ -108,7 +128,13 @@ impl Kept {
     /// Returns false if that is too much.
     pub(super) fn add(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
-        self.group.0.kept.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.group.0.limit
+        let kept = self.group.0.kept.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        kept <= self.group.0.limit && self.group.is_within_memory(bytes)
+    }
+
+    /// Something that is kept changed by this much. Returns false if the process is too large.
+    pub(super) fn change(&self, bytes: usize) -> bool {
+        self.group.is_within_memory(bytes)
     }
 
     pub(super) fn remove(&mut self, bytes: usize) {
@@ -126,4 +152,11 @@ impl Drop for Kept {
     fn drop(&mut self) {
         self.clear();
     }
+}
+
+/// The memory that this process has allocated and used, in bytes; on Linux only.
+pub(super) fn allocated_bytes() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<usize>().ok()?.checked_mul(1024)
 }

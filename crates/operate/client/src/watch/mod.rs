@@ -37,7 +37,6 @@ pub use pages::{ListError, Pages, list};
 pub use sink::READING;
 pub use stream::{WatchStream, watch, watch_into, watch_with};
 
-pub(crate) use pages::{PageMeta, split};
 pub(crate) use sink::Sink;
 pub(crate) use watcher::run;
 

@@ -51,8 +51,6 @@ pub struct WatchOptions {
     pub list_timeout: Duration,
     /// An object's JSON, with its event, may not be larger than this.
     pub max_object_bytes: usize,
-    /// A page of a list may not be larger than this.
-    pub max_page_bytes: usize,
     /// The back-off after the first failure.
     pub first_retry: Duration,
     /// The longest back-off.
@@ -80,7 +78,6 @@ impl WatchOptions {
             idle_timeout: Duration::from_secs(90),
             list_timeout: Duration::from_secs(60),
             max_object_bytes: 16 << 20,
-            max_page_bytes: 1 << 30,
             first_retry: Duration::from_millis(200),
             longest_retry: Duration::from_secs(5),
             buffer: 1024,

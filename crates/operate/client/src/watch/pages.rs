@@ -9,8 +9,9 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error};
 
 use super::failure::{OBJECT_COST, WatchFailure};
+use super::group::Kept;
 use super::options::WatchOptions;
-use crate::call::{CallError, get, send};
+use crate::call::{CallError, get, send_while};
 
 /// A list that expires this often while it is read is requested in one piece.
 const MAX_EXPIRED: u32 = 2;
@@ -56,7 +57,7 @@ impl ListError {
 ///
 /// # Errors
 /// It is not a list, or has too many.
-pub(crate) fn split(page: &[u8]) -> Result<(PageMeta, Vec<&[u8]>), serde_json::Error> {
+pub(super) fn split(page: &[u8]) -> Result<(PageMeta, Vec<&[u8]>), serde_json::Error> {
     let mut index = Index::default();
     let mut text = JsonText::new(page, &mut index);
     let (mut metadata, mut texts) = (PageMeta::default(), Vec::new());
@@ -84,20 +85,10 @@ pub(crate) fn split(page: &[u8]) -> Result<(PageMeta, Vec<&[u8]>), serde_json::E
     Ok((metadata, texts))
 }
 
-/// Reads a page.
-///
-/// # Errors
-/// It is not a list of such objects, or has too many.
-pub(super) fn read_page<T: DeserializeOwned>(page: &[u8]) -> Result<(PageMeta, Vec<T>), serde_json::Error> {
-    let (metadata, texts) = split(page)?;
-    let items = texts.into_iter().map(serde_json::from_slice).collect::<Result<_, _>>()?;
-    Ok((metadata, items))
-}
-
 /// `metadata` of a page.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct PageMeta {
+pub(super) struct PageMeta {
     resource_version: String,
     #[serde(rename = "continue")]
     token: Option<String>,
@@ -117,6 +108,8 @@ pub struct Pages<'a> {
     tokens: HashSet<String>,
     /// What the pages so far cost.
     size: usize,
+    /// The text of the page that is being read, which counts twice: its buffer has room to grow.
+    reading: Kept,
     n_expired: u32,
     is_first: bool,
     /// How many objects follow the last page.
@@ -137,6 +130,7 @@ impl<'a> Pages<'a> {
             token,
             tokens: HashSet::new(),
             size: 0,
+            reading: Kept::new(options.group.clone()),
             n_expired: 0,
             is_first: true,
             n_remaining: 0,
@@ -151,7 +145,9 @@ impl<'a> Pages<'a> {
     /// The server rejects the request, does not answer in time, or sends something else.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, ListError> {
         let Some(bytes) = self.next_bytes().await? else { return Ok(None) };
-        let (metadata, items) = read_page(&bytes).map_err(|source| self.invalid(source))?;
+        let (metadata, texts) = split(&bytes).map_err(|source| self.invalid(source))?;
+        let items = texts.into_iter().map(serde_json::from_slice).collect::<Result<_, _>>();
+        let items = items.map_err(|source| self.invalid(source))?;
         self.advance(metadata, bytes.len())?;
         Ok(Some(items))
     }
@@ -177,7 +173,10 @@ impl<'a> Pages<'a> {
                 self.tokens.clear();
                 self.size = 0;
             }
-            match self.request(token).await {
+            let uri = self.uri(token);
+            self.reading.clear();
+            let takes = |n_bytes| self.reading.add(2 * n_bytes);
+            match send_while(self.client, get(&uri), self.options.list_timeout, takes).await {
                 Err(error) if error.code() == Some(410) && !self.is_first => {
                     self.n_expired += 1;
                     if self.n_expired == MAX_EXPIRED {
@@ -185,38 +184,38 @@ impl<'a> Pages<'a> {
                     }
                     (self.token, self.version) = (Some(String::new()), None);
                 }
-                page => return Ok(Some(page?)),
+                page => return page?.map(Some).ok_or_else(|| self.too_large()),
             }
         }
     }
 
-    async fn request(&self, token: &str) -> Result<Bytes, CallError> {
+    fn uri(&self, token: &str) -> String {
         let mut parameters =
             if self.page_size == 0 { String::new() } else { format!("limit={}", self.page_size) };
         if !token.is_empty() {
             parameters.push_str(&format!("&continue={}", percent_encoded(token)));
         }
-        let WatchOptions { list_timeout, max_page_bytes, .. } = self.options;
-        let request = get(&self.options.uri(&parameters));
-        send(self.client, request, *list_timeout, *max_page_bytes).await
+        self.options.uri(&parameters)
     }
 
-    /// The page of `n_bytes` has been read: continues after it. Returns what it costs.
-    pub(super) fn advance(&mut self, page: PageMeta, n_bytes: usize) -> Result<usize, ListError> {
-        let cost = n_bytes + page.n_items * OBJECT_COST;
-        self.size += cost;
-        let WatchOptions { path, group, .. } = self.options;
-        if self.size > group.limit() {
-            return Err(ListError::TooLarge(group.exceed(path)));
+    fn too_large(&self) -> ListError {
+        ListError::TooLarge(self.options.group.exceed(&self.options.path))
+    }
+
+    /// The page of `n_bytes` has been read: continues after it.
+    pub(super) fn advance(&mut self, page: PageMeta, n_bytes: usize) -> Result<(), ListError> {
+        self.size += n_bytes + page.n_items * OBJECT_COST;
+        if self.size > self.options.group.limit() {
+            return Err(self.too_large());
         }
         self.n_remaining = page.remaining_item_count.unwrap_or_default() as usize;
         self.version.get_or_insert(page.resource_version);
         self.token = page.token.filter(|token| !token.is_empty());
         match &self.token {
             Some(token) if !self.tokens.insert(token.clone()) => {
-                Err(ListError::Repeated { path: path.clone() })
+                Err(ListError::Repeated { path: self.options.path.clone() })
             }
-            _ => Ok(cost),
+            _ => Ok(()),
         }
     }
 

@@ -147,10 +147,18 @@ impl WatchRequest<'_> {
             Frame::Deleted => Line::Deleted,
         };
         let cost = line.len() + OBJECT_COST;
-        match frame {
-            Frame::Added if !self.kept.add(cost) => return Err(too_large(self.options)),
-            Frame::Deleted => self.kept.remove(cost),
-            _ => {}
+        let is_within_limit = match frame {
+            Frame::Added => self.kept.add(cost),
+            // Of a list, it is the first that is known of the object.
+            Frame::Modified if *is_list => self.kept.add(cost),
+            Frame::Deleted => {
+                self.kept.remove(cost);
+                true
+            }
+            _ => self.kept.change(cost),
+        };
+        if !is_within_limit {
+            return Err(too_large(self.options));
         }
         if *is_list {
             // There is no version to resume from yet.

@@ -3,6 +3,8 @@
 //! A watcher does not know the type of the objects: it hands the text of pages and lines to a sink, which reads them.
 //! The async code is therefore compiled once, not once per kind.
 
+use std::marker::PhantomData;
+
 use berth_serve::parts::Part;
 use futures::future::BoxFuture;
 use futures::{FutureExt, future};
@@ -14,7 +16,6 @@ use super::ended::Ended;
 use super::event::{Line, StreamEvent};
 use super::failure::WatchFailure;
 use super::object::KubeObject;
-use super::pages::{self, PageMeta};
 
 /// Reading the objects of watches.
 pub static READING: Part = Part::new("watch");
@@ -29,8 +30,8 @@ pub(crate) trait Sink: Send {
     /// A list starts.
     fn begin_list(&mut self);
 
-    /// Reads a page of a list.
-    fn read_page(&mut self, page: &[u8]) -> Result<PageMeta, serde_json::Error>;
+    /// Reads an object of a page of a list.
+    fn read_item(&mut self, item: &[u8]) -> Result<(), serde_json::Error>;
 
     /// The list is complete.
     fn end_list(&mut self);
@@ -74,8 +75,7 @@ pub(super) struct ChannelSink<T, M, R, W> {
     wrap: W,
     /// The item to deliver next.
     item: Option<M>,
-    /// Objects of a page that are not delivered yet.
-    page: std::vec::IntoIter<T>,
+    object: PhantomData<T>,
 }
 
 impl<T, M, R, W> ChannelSink<T, M, R, W>
@@ -83,12 +83,7 @@ where
     W: FnMut(StreamEvent<T>) -> Option<M>,
 {
     pub(super) fn new(sender: mpsc::Sender<M>, read: R, wrap: W) -> Self {
-        ChannelSink { sender, read, wrap, item: None, page: Vec::new().into_iter() }
-    }
-
-    fn next_item(&mut self) -> Option<M> {
-        let page = self.page.by_ref().map(StreamEvent::InitApply);
-        self.item.take().or_else(|| page.filter_map(&mut self.wrap).next())
+        ChannelSink { sender, read, wrap, item: None, object: PhantomData }
     }
 }
 
@@ -103,10 +98,9 @@ where
         self.item = (self.wrap)(StreamEvent::Init);
     }
 
-    fn read_page(&mut self, page: &[u8]) -> Result<PageMeta, serde_json::Error> {
-        let (metadata, items) = pages::read_page::<T>(page)?;
-        self.page = items.into_iter();
-        Ok(metadata)
+    fn read_item(&mut self, item: &[u8]) -> Result<(), serde_json::Error> {
+        self.item = (self.wrap)(StreamEvent::InitApply(serde_json::from_slice(item)?));
+        Ok(())
     }
 
     fn end_list(&mut self) {
@@ -114,8 +108,6 @@ where
     }
 
     fn fail(&mut self, failure: WatchFailure) {
-        // What was read of the list does not count.
-        self.page = Vec::new().into_iter();
         self.item = (self.wrap)(StreamEvent::Failed(failure));
     }
 
@@ -132,33 +124,19 @@ where
     }
 
     fn deliver(&mut self) -> Result<Option<BoxFuture<'_, Result<(), ReceiverDropped>>>, ReceiverDropped> {
-        while let Some(item) = self.next_item() {
-            match self.sender.try_send(item) {
-                Ok(()) => {}
-                Err(TrySendError::Closed(_)) => return Err(ReceiverDropped),
-                Err(TrySendError::Full(item)) => {
-                    self.item = Some(item);
-                    return Ok(Some(self.send_all().boxed()));
-                }
+        let Some(item) = self.item.take() else { return Ok(None) };
+        match self.sender.try_send(item) {
+            Ok(()) => Ok(None),
+            Err(TrySendError::Closed(_)) => Err(ReceiverDropped),
+            Err(TrySendError::Full(item)) => {
+                let sender = self.sender.clone();
+                Ok(Some(async move { sender.send(item).await.map_err(|_| ReceiverDropped) }.boxed()))
             }
         }
-        Ok(None)
     }
 
     fn closed(&self) -> BoxFuture<'static, ()> {
         let sender = self.sender.clone();
         async move { sender.closed().await }.boxed()
-    }
-}
-
-impl<T, M, R, W> ChannelSink<T, M, R, W>
-where
-    W: FnMut(StreamEvent<T>) -> Option<M>,
-{
-    async fn send_all(&mut self) -> Result<(), ReceiverDropped> {
-        while let Some(item) = self.next_item() {
-            self.sender.send(item).await.map_err(|_| ReceiverDropped)?;
-        }
-        Ok(())
     }
 }

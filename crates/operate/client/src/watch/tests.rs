@@ -1,5 +1,6 @@
 use std::convert::Infallible;
 use std::future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::pages::split;
 use super::*;
 
 const PODS: &str = "/api/v1/pods";
@@ -130,7 +132,7 @@ fn endless(uri: &str) -> Response<Answer> {
 #[tokio::test]
 async fn a_list_without_end_ends_the_watch_with_an_error_that_names_resource_limit_and_option() {
     for streaming_lists in [false, true] {
-        let group = WatchGroup::new(1 << 20);
+        let group = WatchGroup::with(1 << 20, "raise the limit (--cache-limit)", || None);
         let shared = group.clone();
         let mut events =
             start(&server(endless), WatchOptions { streaming_lists, group, ..WatchOptions::new(PODS) });
@@ -150,19 +152,69 @@ async fn a_list_without_end_ends_the_watch_with_an_error_that_names_resource_lim
     }
 }
 
+/// The failure that ends a watch of pods.
+async fn failure(client: &kube::Client, options: WatchOptions) -> String {
+    let mut events = start(client, options);
+    loop {
+        if let StreamEvent::Failed(failure) = events.recv().await.unwrap() {
+            return failure.to_string();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_end_was_read_up_to_a_gibibyte_and_then_again() {
+    let n_read = Arc::new(AtomicUsize::new(0));
+    let counted = n_read.clone();
+    let client = server(move |_| {
+        let counted = counted.clone();
+        let start = Bytes::from_static(br#"{"metadata": {"resourceVersion": "1"}, "items": ["#);
+        let item = Bytes::from(format!("{},", pod("p")));
+        let items =
+            futures::stream::repeat(item).inspect(move |_| _ = counted.fetch_add(1, Ordering::Relaxed));
+        stream(futures::stream::iter([start]).chain(items))
+    });
+    let group = WatchGroup::with(1 << 20, "", || None);
+    let error =
+        failure(&client, WatchOptions { streaming_lists: false, group, ..WatchOptions::new(PODS) }).await;
+    assert!(error.starts_with("/api/v1/pods: ") && error.contains("1048576 bytes"), "{error}");
+    let n_bytes = n_read.load(Ordering::Relaxed) * pod("p").to_string().len();
+    assert!(n_bytes < 1 << 20, "{n_bytes} bytes were read");
+}
+
+#[tokio::test]
+async fn objects_that_take_more_memory_than_their_text_exceeded_the_limit_by_far() {
+    for streaming_lists in [false, true] {
+        let group = WatchGroup::with(1 << 30, "", || Some(2 << 30));
+        let options = WatchOptions { streaming_lists, group, ..WatchOptions::new(PODS) };
+        let error = failure(&server(endless), options).await;
+        assert!(error.starts_with("/api/v1/pods: ") && error.contains("memory of the process"), "{error}");
+    }
+    assert!(super::group::allocated_bytes().is_none_or(|bytes| bytes > 1 << 20));
+}
+
+#[tokio::test]
+async fn objects_that_a_list_calls_modified_did_not_count() {
+    let line = format!("{}\n", json!({"type": "MODIFIED", "object": pod("p")}));
+    let client = server(move |_| stream(futures::stream::repeat(Bytes::from(line.clone()))));
+    let group = WatchGroup::with(1 << 20, "", || None);
+    let error = failure(&client, WatchOptions { group, ..WatchOptions::new(PODS) }).await;
+    assert!(error.contains("1048576 bytes"), "{error}");
+}
+
 #[tokio::test]
 async fn a_limit_that_no_option_sets_names_no_option() {
-    let group = WatchGroup::with(1 << 20, "");
+    let group = WatchGroup::with(1 << 20, "", || None);
     let options = WatchOptions { group, ..WatchOptions::new(PODS) };
     let error = list::<Value>(&server(endless), &options).await.unwrap_err().to_string();
     let expected = "/api/v1/pods: with this list, the objects exceed the limit of 1048576 bytes for their JSON and 2048 bytes \
-                    for each";
+                    for each, or for the memory of the process";
     assert_eq!(error, expected);
 }
 
 #[tokio::test]
 async fn the_limit_is_for_all_watches_together_and_deleted_objects_do_not_count() {
-    let group = WatchGroup::new(100 << 10);
+    let group = WatchGroup::with(100 << 10, "", || None);
     let changes = (0..1000).flat_map(|i| {
         let of = |kind| json!({"type": kind, "object": pod(&format!("pod-{i}"))});
         [of("ADDED"), of("DELETED")]

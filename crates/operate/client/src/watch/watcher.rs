@@ -5,10 +5,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::ended::Ended;
-use super::failure::WatchFailure;
+use super::failure::{OBJECT_COST, WatchFailure};
+use super::frame::too_long;
 use super::group::{Kept, LONG_WATCH};
 use super::options::{Missing, WatchOptions};
-use super::pages::Pages;
+use super::pages::{Pages, split};
 use super::request::{WatchRequest, answered, too_large};
 use super::sink::{Sink, deliver};
 use crate::backoff::Backoff;
@@ -204,13 +205,18 @@ impl Watcher {
                 sink.begin_list();
                 deliver(sink).await?;
             }
-            let metadata = sink.read_page(&bytes).map_err(|source| pages.invalid(source))?;
-            let cost = pages.advance(metadata, bytes.len())?;
-            drop(bytes);
-            if !self.kept.add(cost) {
-                return Err(too_large(&self.options));
+            let (metadata, items) = split(&bytes).map_err(|source| pages.invalid(source))?;
+            for item in items {
+                if item.len() > self.options.max_object_bytes {
+                    return Err(too_long(self.options.max_object_bytes));
+                }
+                if !self.kept.add(item.len() + OBJECT_COST) {
+                    return Err(too_large(&self.options));
+                }
+                sink.read_item(item).map_err(|source| pages.invalid(source))?;
+                deliver(sink).await?;
             }
-            deliver(sink).await?;
+            pages.advance(metadata, bytes.len())?;
         }
         sink.end_list();
         deliver(sink).await?;

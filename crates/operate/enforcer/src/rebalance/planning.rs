@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::{NamespacedName, Pod};
-use berth_engine::Cluster;
+use berth_engine::{Cluster, DeviceWork};
 use berth_rebalance::{Immovable, Move, NextStep, Obstacle, Plan, Request, next_step, plan};
 
 use super::objects::{Exceptions, Objects, is_of, key};
@@ -32,8 +32,13 @@ pub(crate) struct Answer {
     pub(crate) held: Vec<Immovable>,
 }
 
+/// Steps of the searches for devices of one decision, and of a plan: about 5 s.
+const DECISION_STEPS: u64 = 20_000_000;
+const PLAN_STEPS: u64 = 100_000_000;
+
 impl Question {
     pub(crate) fn answer(mut self) -> Answer {
+        self.cluster.set_device_work(DeviceWork::new(DECISION_STEPS, PLAN_STEPS));
         if !self.rest.is_empty()
             && let Ok(step) = self.next_step(&self.rest)
         {

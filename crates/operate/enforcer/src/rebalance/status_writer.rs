@@ -55,7 +55,8 @@ async fn write(client: LedgerClient, leadership: Leadership, mut progress: watch
                 known = None;
                 break;
             }
-            let text = serde_json::to_value(&*progress.borrow_and_update()).unwrap_or_default();
+            let text = serde_json::to_value(&*progress.borrow_and_update());
+            let text = text.expect("texts, numbers and lists of them are JSON");
             let before = match known.take() {
                 Some(before) => Ok(before),
                 None => client.read().await,

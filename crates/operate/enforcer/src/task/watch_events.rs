@@ -106,6 +106,10 @@ impl Enforcer {
         for (annotation, text) in &changes.invalid {
             self.events.invalid_annotation(pod, annotation, text);
         }
+        let rule_error = self.cluster.rule_error(namespace, name);
+        if self.pods.note_rule_error(namespace, name, rule_error) {
+            self.events.invalid_rules(pod, rule_error.unwrap_or_default());
+        }
         if changes.grace {
             let given = self.pods.get(namespace, name).and_then(|facts| facts.grace());
             self.violations.set_grace(namespace, name, given);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_api::config::SchedulerConfig;
+use berth_apiserver::ServerOptions;
 use berth_enforcer::{EnforcerOptions, LimitOptions, Status};
 use berth_engine::Settings;
 use serde_json::{Value, json};
@@ -207,5 +208,23 @@ async fn a_pod_with_claims_whose_profile_does_not_allocate_devices_is_evicted_li
     world.label_node("node-2", "disk", json!("ssd")).await;
     world.label_node("node-1", "disk", Value::Null).await;
     enforcer.until("evicting it", |s| s.n_evicted == 1).await;
+    enforcer.stopped().await;
+}
+
+/// An API server that does not validate the annotation, as that of any cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_misspelt_rule_of_a_running_pod_was_lost_without_an_event() {
+    let world =
+        World::start_with(ServerOptions { extensions: false, ..ServerOptions::default() }, 1, 1).await;
+    let enforcer = world.enforce(hasty()).await;
+    let mut misspelt = pod("web", "web");
+    misspelt["spec"]["nodeName"] = json!("node-1");
+    misspelt["metadata"]["annotations"] =
+        json!({"scheduling.berth.dev/affinity": "{podAntiAfinity: {}, nodeAffinity: {}}"});
+    world.create(PODS, misspelt).await;
+    let event = world.until_event("Pod", "web", "InvalidPodRules").await;
+    let expected = "metadata.annotations[scheduling.berth.dev/affinity]: podAntiAfinity: unknown field; did you mean \
+                    \"podAntiAffinity\"?; rules that cannot be read have no effect";
+    assert_eq!(event["note"], expected);
     enforcer.stopped().await;
 }

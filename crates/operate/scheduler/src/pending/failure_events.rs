@@ -90,7 +90,10 @@ impl FailureEvents {
             let Some(event) = self.pending.pop_front() else { return };
             // A pod that was placed meanwhile needs no explanation.
             let Some(queued) = pods.get(event.id).filter(|q| q.binding.is_none()) else { continue };
-            let find = || cluster.bottleneck(queued.decided(), &WorkBudget::new(BOTTLENECK_STEPS));
+            let find = || {
+                cluster.device_work().allow(BOTTLENECK_STEPS, BOTTLENECK_STEPS);
+                cluster.bottleneck(queued.decided(), &WorkBudget::new(BOTTLENECK_STEPS))
+            };
             let bottleneck = evaluated.clone().or_else(|| find().map(Arc::from));
             self.unschedulable(&queued.pod, &event.message, bottleneck.as_deref());
             if evaluated.is_some() {

@@ -72,6 +72,8 @@ pub(super) struct Entry<G> {
     not_before: Option<Instant>,
     /// The last failure was not that no node fits: the back-off is never cut short.
     is_error: bool,
+    /// Its last decision ended at its budget of work: the next one waits for its turn.
+    waits_for_turn: bool,
 }
 
 /// The queue. `G` identifies groups, `F` is the failure that the pods of a group have in common.
@@ -112,6 +114,7 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
             failures: 0,
             not_before: None,
             is_error: false,
+            waits_for_turn: false,
         };
         let before = self.entries.insert(id, entry);
         debug_assert!(before.is_none(), "a pod is added once");
@@ -222,6 +225,30 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
         self.activate(id, now);
     }
 
+    /// The decision of a pod, which is in flight or unschedulable since then, ended at its budget of work: it is decided again after
+    /// its back-off, in its turn.
+    pub(crate) fn wait_for_turn(&mut self, id: PodId, now: Instant) {
+        if self.entries.get(&id).is_some_and(|entry| entry.place == Place::InFlight) {
+            self.release_group(id, now);
+            self.fail(id, now);
+        }
+        self.keep_backoff(id);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.waits_for_turn = true;
+        }
+        self.activate(id, now);
+    }
+
+    /// Whether a pod waits for its turn.
+    pub(crate) fn waits_for_turn(&self, id: PodId) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.waits_for_turn)
+    }
+
+    /// A pod in flight is decided at the next turn.
+    pub(crate) fn postpone(&mut self, id: PodId, until: Instant) {
+        self.move_to(id, Place::Backoff(until));
+    }
+
     /// The back-off of a pod that just failed is not cut short.
     pub(crate) fn keep_backoff(&mut self, id: PodId) {
         if let Some(entry) = self.entries.get_mut(&id) {
@@ -264,6 +291,7 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
             entry.failures = (entry.failures + 1).min(20);
             let before = entry.not_before.replace(now + backoff.min(longest_backoff));
             entry.is_error = false;
+            entry.waits_for_turn = false;
             // A binding of a group may fail while the rest of the group is unschedulable.
             if let Place::Unschedulable(group) = &entry.place
                 && let Some(group) = self.groups.get_mut(group)

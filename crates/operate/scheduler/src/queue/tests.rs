@@ -234,3 +234,39 @@ fn a_group_kept_a_pod_that_failed_while_it_was_unschedulable_and_woke_it_without
     assert_eq!(bench.queue.counts(), QueueCounts { backoff: 1, ..QueueCounts::default() });
     assert_eq!(bench.queue.idle().count(), 0, "a group without pods is removed");
 }
+
+#[test]
+fn pods_whose_decisions_ended_at_their_budget_wait_for_turns_in_order_of_priority() {
+    let mut bench = Bench::new();
+    for (id, priority) in [(1, 0), (2, 5), (3, 0)] {
+        bench.add(id, priority);
+    }
+    for _ in 0..2 {
+        let id = PodId(bench.pop().unwrap());
+        bench.queue.wait_for_turn(id, bench.at(0));
+        assert!(bench.queue.waits_for_turn(id));
+    }
+    assert_eq!(bench.drain(), [3], "their back-off is not cut short");
+    bench.queue.end_backoffs(bench.at(1000));
+    for id in bench.drain() {
+        bench.queue.postpone(PodId(id), bench.at(3000));
+    }
+    bench.queue.end_backoffs(bench.at(2999));
+    assert_eq!(bench.drain(), [0; 0]);
+    bench.queue.end_backoffs(bench.at(3000));
+    assert_eq!(bench.drain(), [2, 1]);
+    bench.queue.add_unschedulable(PodId(2), "group", "full", bench.at(3000));
+    assert!(!bench.queue.waits_for_turn(PodId(2)), "it was decided within its budget");
+}
+
+#[test]
+fn a_group_that_failed_at_its_budget_leaves_the_unschedulable_entries() {
+    let mut bench = Bench::new();
+    bench.add(1, 0);
+    let id = PodId(bench.pop().unwrap());
+    bench.queue.add_unschedulable(id, "group", "full", bench.at(0));
+    bench.queue.wait_for_turn(id, bench.at(0));
+    assert_eq!((bench.queue.counts().unschedulable, bench.queue.counts().backoff), (0, 1));
+    assert_eq!(bench.queue.failure(&"group"), None, "equal pods are not taken as unschedulable");
+    assert_eq!(bench.queue.next_due(), Some(bench.at(1000)), "one failure, one back-off");
+}

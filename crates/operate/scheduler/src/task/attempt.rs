@@ -58,9 +58,11 @@ impl Scheduler {
         let name = || queued.pod.metadata.namespaced_name();
         context.state.recorder.record(|| Entry::Decision(Box::new(outcome.recorded(name()))));
         let outcome = self.relaxation.decide(context, id, outcome, before);
+        let is_cut = context.state.cluster.device_work().is_cut();
         match outcome {
             Outcome::Placed { node, volumes, devices, .. } => self.bind(id, &node, (volumes, devices), now),
             Outcome::Gated { .. } => context.pending.queue.gate(id, now),
+            Outcome::Unschedulable { message, .. } if is_cut => self.wait_for_turn(id, now, message),
             Outcome::Unschedulable { message, plugins } => {
                 let message = match free_claims(context, &mut self.devices, id) {
                     // As a success of PostFilter: no pods are preempted as well.
@@ -71,6 +73,9 @@ impl Scheduler {
                         preempt(context, id, (message, why), group, self.flush_after)
                     }
                 };
+                if context.state.cluster.device_work().is_cut() {
+                    return self.wait_for_turn(id, now, message);
+                }
                 self.fail(id, FailureReason::Unschedulable, message, plugins);
             }
             Outcome::Failed { error } => self.fail(id, FailureReason::SchedulerError, error, Vec::new()),
@@ -153,6 +158,14 @@ impl Scheduler {
         let Some(entry) = group else { return self.binds.push(binding) };
         let permitted = self.groups.permit(&mut self.context, entry, binding);
         permitted.into_iter().for_each(|binding| self.binds.push(binding));
+    }
+
+    /// A decision ended at its budget of work before a node was found: the pod waits for its turn, marked.
+    fn wait_for_turn(&mut self, id: PodId, began: Instant, message: String) {
+        let now = Instant::now();
+        self.device_turns.cut(self.context.pending.queue.waits_for_turn(id), began, now);
+        self.fail(id, FailureReason::Unschedulable, message, vec![Plugin::DynamicResources]);
+        self.context.pending.queue.wait_for_turn(id, now);
     }
 
     /// Moves a pod for which no node was found to the unschedulable pods.

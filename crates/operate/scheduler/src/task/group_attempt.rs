@@ -83,6 +83,9 @@ impl Scheduler {
             Outcome::Unschedulable { plugins, .. } => plugins,
             _ => Vec::new(),
         };
+        if context.state.cluster.device_work().is_cut() {
+            return self.group_waits_for_turn(entry, ids, now, &(message + &relaxed));
+        }
         if self.groups.awaits_victims(context, entry) {
             self.groups.await_victims(entry);
         } else if let Some(why) = attempt.without_preemption {
@@ -95,7 +98,19 @@ impl Scheduler {
         let is_complete = *n_missing == 0;
         let held = self.groups.hold_room(context, (entry, &group), &nominated, is_complete);
         message += &held.unwrap_or_default();
+        if context.state.cluster.device_work().is_cut() {
+            return self.group_waits_for_turn(entry, ids, now, &message);
+        }
         self.fail_group(entry, ids, &message, plugins);
+    }
+
+    /// As [`Scheduler::wait_for_turn`], for a group.
+    fn group_waits_for_turn(&mut self, entry: PodId, ids: &[PodId], began: Instant, message: &str) {
+        let now = Instant::now();
+        let queue = &mut self.context.pending.queue;
+        self.device_turns.cut(queue.waits_for_turn(entry), began, now);
+        self.fail_group(entry, ids, message, vec![Plugin::DynamicResources]);
+        self.context.pending.queue.wait_for_turn(entry, now);
     }
 
     fn bind_group(&mut self, entry: PodId, placed: Vec<PlacedMember>, deadline: Option<Instant>) {

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::binding::{BindWorkers, DeviceBindings, VolumeBindings};
 use crate::completion::{BindResult, Completion, Completions};
 use crate::context::Context;
+use crate::device_turns::DeviceTurns;
 use crate::instruments::Instruments;
 use crate::metrics::{COMPLETIONS, EVENTS, Metrics};
 use crate::moves::ExpectedReplacements;
@@ -40,6 +41,7 @@ pub(super) struct Scheduler {
     pub(super) binds: BindWorkers,
     pub(super) volumes: VolumeBindings,
     pub(super) devices: DeviceBindings,
+    pub(super) device_turns: DeviceTurns,
     pub(super) waker: Waker,
     pub(super) relaxation: Relaxation,
     pub(super) replacements: ExpectedReplacements,
@@ -187,6 +189,14 @@ impl Scheduler {
             let Some(popped) = self.context.pending.queue.pop() else { return false };
             if popped.was_in_backoff {
                 self.metrics.queued("active", "PopFromBackoffQ");
+            }
+            let (id, now) = (popped.id, Instant::now());
+            match self.device_turns.steps(self.context.pending.queue.waits_for_turn(id), now) {
+                Ok(steps) => self.context.state.cluster.device_work().allow(steps, steps),
+                Err(next) => {
+                    self.context.pending.queue.postpone(id, next);
+                    continue;
+                }
             }
             if self.groups.is_entry(popped.id) {
                 self.decide_group(popped.id);

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::scheduler::Scheduler;
 use crate::binding::{BindWorkers, Binder, DeviceBindings, DeviceWriter, VolumeBindings, VolumeWriter};
 use crate::context::Context;
+use crate::device_turns::DeviceTurns;
 use crate::instruments::Instruments;
 use crate::metrics::Metrics;
 use crate::moves::ExpectedReplacements;
@@ -134,6 +135,7 @@ pub(crate) fn start(
             binds: BindWorkers::start(options.bind_concurrency, binder, &completed),
             volumes: VolumeBindings::new(writer, completed.clone(), metrics.clone()),
             devices: DeviceBindings::new(device_writer, completed, metrics.clone()),
+            device_turns: DeviceTurns::default(),
             waker: Waker::new(options.flush_after, now),
             relaxation: Relaxation::default(),
             replacements: ExpectedReplacements::default(),

@@ -7,6 +7,7 @@ pub mod devices;
 pub mod evictions;
 pub mod groups;
 pub mod moves;
+pub mod quotas;
 pub mod settled;
 pub mod state;
 #[cfg(test)]

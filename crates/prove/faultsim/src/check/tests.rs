@@ -7,7 +7,7 @@ use berth_console::writes::{Progress, Write, WriteState};
 use serde_json::{Value, json};
 
 use super::state::{State, steps};
-use super::{Changes, bindings, bound_twice, console, devices, evictions, settled};
+use super::{Changes, bindings, bound_twice, console, devices, evictions, quotas, settled};
 use crate::console::List;
 use crate::history::Change;
 use crate::network::{Accepted, Attempt};
@@ -63,6 +63,22 @@ fn a_scheduler_counts_on_bindings_that_it_has_sent() {
     let attempt = Attempt { at: Duration::from_secs(3), pod: "default/a".to_owned(), node: "n".to_owned() };
     assert_eq!(bindings::check(&steps(&changes), &[attempt]).1, Vec::<String>::new());
     assert_eq!(bindings::check(&steps(&changes), &[]).1.len(), 1);
+}
+
+#[test]
+fn a_quota_that_counts_too_much_for_long_is_found() {
+    let quota = |used: &str| {
+        json!({"kind": "ResourceQuota", "metadata": {"namespace": "growing", "name": "quota"},
+            "status": {"used": {"count/configmaps": used}}})
+    };
+    let map = |name: &str| json!({"kind": "ConfigMap", "metadata": {"namespace": "growing", "name": name}});
+    let changes = history(&[quota("0"), quota("1"), map("a"), quota("2"), map("b")]);
+    assert_eq!((quotas::check(&changes, Duration::from_secs(500)), quotas::wrong(&changes)), (vec![], None));
+    let changes = history(&[quota("1"), map("a"), quota("2")]);
+    let found = "the quota of growing counts 2 objects of 1";
+    assert_eq!(quotas::wrong(&changes).as_deref(), Some(found));
+    assert_eq!(quotas::check(&changes, Duration::from_secs(60)), [""; 0], "the object may still be written");
+    assert_eq!(quotas::check(&changes, Duration::from_secs(63)), [format!("for 61 s from 2 s on: {found}")]);
 }
 
 /// A pod that waits for volumes before it is bound.

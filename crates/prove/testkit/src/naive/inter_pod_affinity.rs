@@ -36,7 +36,7 @@ pub fn filter(q: Question, node: &Node) -> Verdict {
 /// itself may go anywhere that has the topology keys.
 ///
 /// Proposals: the lists of nodes that correspond to each term are intersected. A term is disregarded if it matches the pod's
-/// own labels and there are no other such pods.
+/// own labels and there are no other such pods anywhere.
 fn satisfies_affinity(q: Question, node: &Node) -> bool {
     let (v1, proposals): (Vec<PodTerm>, Vec<PodTerm>) =
         required_affinity(q.pod, q.options).into_iter().partition(|term| term.dialect == Dialect::V1);
@@ -68,11 +68,11 @@ fn matches_all(q: Question, terms: &[PodTerm], pod: &Pod) -> bool {
 /// Step 1a of the algorithm, for one term: the pods that it matches are counted by the value of the topology key.
 fn holds_alone(q: Question, node: &Node, term: &PodTerm) -> bool {
     let keys = term.topology_keys(q);
-    let counted = |key: &str| count_by_value(q, key, |pod| term.of_incoming_matches(q, pod));
-    let no_pod_matches = keys.iter().all(|key| counted(key).is_empty());
-    if no_pod_matches && term.of_incoming_matches(q, q.pod) {
+    let are_others_anywhere = q.running().any(|(pod, _)| term.of_incoming_matches(q, pod));
+    if !are_others_anywhere && term.of_incoming_matches(q, q.pod) {
         return has_key(&keys, node);
     }
+    let counted = |key: &str| count_by_value(q, key, |pod| term.of_incoming_matches(q, pod));
     let value = |key: &str| node.metadata.labels.get(key);
     keys.iter().any(|key| value(key).is_some_and(|value| counted(key).contains_key(value)))
 }

@@ -193,6 +193,10 @@ fn the_first_pod_of_a_group_disregards_the_requirement_that_it_matches() {
     ] {
         assert_eq!(feasible(&with_db, pod), expected, "{pod}");
     }
+    // A pod on a node without the topology key is one "anywhere".
+    let without_key = cluster("pod default/x on d app=web");
+    assert_eq!(feasible(&without_key, "pod default/p app=web rdrd-aff(app=web @zone)"), "");
+    assert_eq!(feasible(&without_key, "pod default/p app=web aff(app=web @zone)"), "a b c", "v1");
     // Of the two terms of v1, the pod matches both, and of the proposals' only its own.
     let both = "pod default/p app=db tier=be aff(app=db @zone) aff(tier=be @rack)";
     assert_eq!(feasible(NODES, both), "a b c");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_admission::policy::Action;
-use berth_admission::{AdmissionController, AdmissionRequest, Endpoint, Policy, ReviewError};
+use berth_admission::{AdmissionController, AdmissionRequest, Answer, Endpoint, Policy, ReviewError};
 use berth_api::resource::PLACEMENT_POLICIES;
 use berth_apiserver::admission::{Operation, Phase};
 use futures::FutureExt;
@@ -49,8 +49,8 @@ impl berth_apiserver::Admission for InProcess {
             return false;
         }
         match (resource, subresource) {
-            ("pods" | "placementpolicies" | "clusterplacementpolicies", "") => true,
-            ("pods", "binding") => policy.binding_guard.is_some(),
+            ("pods" | "bindings" | "placementpolicies" | "clusterplacementpolicies", "") => true,
+            ("pods", "status" | "binding") => true,
             ("nodes", "") => policy.rule_limits.action != Action::Allow,
             (
                 "deployments"
@@ -83,18 +83,29 @@ impl berth_apiserver::Admission for InProcess {
                 Ok(request) => request,
                 Err(error) => return failed(500, "InternalError", error.to_string()),
             };
-            let endpoint = match (phase, request.resource.group.as_str(), request.sub_resource.as_str()) {
-                (Phase::Mutating, ..) => Endpoint::MutatePods,
-                (_, PLACEMENT_GROUP, _) => Endpoint::ValidatePolicies,
-                (_, _, "binding") => Endpoint::ValidateBindings,
-                _ if request.resource.resource == "nodes" => Endpoint::ValidateNodes,
-                _ => Endpoint::ValidatePods,
+            let endpoints = match (phase, request.resource.group.as_str()) {
+                (Phase::Mutating, _) => &[Endpoint::MutatePods][..],
+                (_, PLACEMENT_GROUP) => &[Endpoint::ValidatePolicies],
+                _ if request.is_binding() => &[Endpoint::ValidatePods, Endpoint::ValidateBindings],
+                _ if request.resource.resource == "nodes" => &[Endpoint::ValidateNodes],
+                _ => &[Endpoint::ValidatePods],
             };
-            match self.0.review(endpoint, &request).await {
-                Ok(answer) => answer.plugin_response(&uid),
-                Err(error @ ReviewError::BadRequest(_)) => failed(400, "BadRequest", error.to_string()),
-                Err(error) => failed(503, "ServiceUnavailable", error.to_string()),
+            let mut warnings = Vec::new();
+            let mut answer = Answer::allowed();
+            for endpoint in endpoints {
+                answer = match self.0.review(*endpoint, &request).await {
+                    Ok(answer) => answer,
+                    Err(error @ ReviewError::BadRequest(_)) => {
+                        return failed(400, "BadRequest", error.to_string());
+                    }
+                    Err(error) => return failed(503, "ServiceUnavailable", error.to_string()),
+                };
+                warnings.append(&mut answer.warnings);
+                if !answer.is_allowed() {
+                    break;
+                }
             }
+            Answer { warnings, ..answer }.plugin_response(&uid)
         }
         .boxed()
     }

@@ -1,7 +1,8 @@
 //! Logging of the components to standard error: warnings and errors unless more is requested.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
+use berth_terminal::wrap::Wrapped;
 use tracing_subscriber::EnvFilter;
 
 /// The verbosity.
@@ -39,8 +40,64 @@ impl LogArgs {
         let is_colored = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let _ = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(std::io::stderr)
+            .with_writer(|| LogLines(std::io::stderr()))
             .with_ansi(is_colored)
             .try_init();
+    }
+}
+
+/// Writes each event as one line: names and messages of a cluster are escaped.
+struct LogLines<W>(W);
+
+impl<W: Write> Write for LogLines<W> {
+    /// The subscriber writes each event with its line end at once.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let mut lines = Wrapped::new(&mut self.0, None);
+        writeln!(lines, "{}", text.strip_suffix('\n').unwrap_or(&text))?;
+        lines.finish()?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_message_of_the_server_began_a_line_of_the_log() {
+        let written = Written::default();
+        let writer = written.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || LogLines(writer.clone()));
+        let hostile = "x\n::error::y\r\u{9b}2J\u{202e}";
+        tracing::subscriber::with_default(subscriber.finish(), || {
+            tracing::warn!(path = hostile, key = %hostile, "failed: {hostile}");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+        assert!(
+            text.ends_with('\n') && !text.trim_end().contains(berth_api::syntax::obeyed::is_obeyed),
+            "{text}"
+        );
     }
 }

@@ -8,6 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::observed::Tally;
 use berth_api::syntax::format::{counted, grouped};
+use berth_api::syntax::obeyed::shown;
 
 /// Refresh interval on a terminal.
 const TERMINAL_INTERVAL: Duration = Duration::from_millis(200);
@@ -94,13 +95,13 @@ impl StatusLine {
             StatusLine::Terminal { counts, pending, .. } => {
                 counts.set_message(counts_line(tally, binds_per_second, enforcer));
                 counts.tick();
-                pending.set_message(pending_line(tally).unwrap_or_default());
+                pending.set_message(shown(&pending_line(tally).unwrap_or_default()).into_owned());
                 pending.tick();
             }
             StatusLine::Lines { last } => {
                 if let Some(line) = new_line(last, tally, enforcer) {
                     // There is no other output when standard error is closed.
-                    let _: io::Result<()> = writeln!(io::stderr().lock(), "{line}");
+                    let _: io::Result<()> = writeln!(io::stderr().lock(), "{}", shown(&line));
                     *last = line;
                 }
             }

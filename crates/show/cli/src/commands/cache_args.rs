@@ -7,7 +7,8 @@ use super::record_args::bytes;
 /// The limit of what is watched.
 #[derive(Debug, clap::Args)]
 pub struct CacheArgs {
-    /// Maximum size of the watched objects: their JSON, and 2 KiB for each. If the server sends more, the command ends
+    /// Maximum size of the watched objects: their JSON, and 2 KiB for each; on Linux, also of the memory of the process. If the server sends
+    /// more, the command ends
     #[arg(long, value_name = "SIZE", default_value = "4Gi", value_parser = bytes)]
     cache_limit: u64,
 }

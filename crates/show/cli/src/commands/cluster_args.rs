@@ -2,6 +2,7 @@
 
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use berth_api::expand::MAX_PODS;
@@ -9,7 +10,7 @@ use berth_api::inventory::Inventory;
 use berth_api::rules::parse_relax_after;
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_client::connect::Options;
-use berth_engine::Settings;
+use berth_engine::{DeviceWork, Settings};
 use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
 use berth_terminal::input::{Input, OpenError, find_inputs};
 use berth_terminal::output;
@@ -235,6 +236,7 @@ impl ClusterArgs {
 
     fn with_names(&self, mut settings: Settings) -> Result<Settings, CliError> {
         scheduler::add_names(&mut settings, &self.scheduler_name)?;
+        settings.device_work = device_work().clone();
         Ok(settings)
     }
 
@@ -258,6 +260,26 @@ impl ClusterArgs {
             None => PendingFor::Until(jiff::Timestamp::now()),
         };
         SimulationOptions { settings, simulated_nodes, pending_for }
+    }
+}
+
+/// Steps of the searches for devices of one decision, and of all that the command makes: about 5 s.
+const DECISION_STEPS: u64 = 20_000_000;
+const COMMAND_STEPS: u64 = 100_000_000;
+
+/// The budget of the command.
+fn device_work() -> &'static DeviceWork {
+    static WORK: OnceLock<DeviceWork> = OnceLock::new();
+    WORK.get_or_init(|| DeviceWork::new(DECISION_STEPS, COMMAND_STEPS))
+}
+
+/// Warns, once the command has ended, that decisions were made without looking for devices on all nodes.
+pub fn warn_about_cut_searches() {
+    if device_work().was_cut() {
+        output::warning(&format!(
+            "searches for devices ended at the limit of {DECISION_STEPS} steps of work for a decision and {COMMAND_STEPS} for the command: \
+             the nodes that are left out count as infeasible for the pods with claims"
+        ));
     }
 }
 

@@ -6,7 +6,7 @@ pub mod audit;
 mod cache_args;
 pub mod capacity;
 mod change_args;
-mod cluster_args;
+pub mod cluster_args;
 pub mod compare;
 pub mod completions;
 mod connection_args;

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_api::feature_gates::FeatureGates;
-use berth_apiserver::ServerOptions;
+use berth_apiserver::{ServerOptions, StorageOptions};
 
 use super::node_args::duration;
+use super::record_args::bytes;
 
 /// Address and storage of the API server.
 #[derive(Debug, clap::Args)]
@@ -29,6 +30,9 @@ pub struct ServerArgs {
     /// How long Events are kept
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     event_ttl: Duration,
+    /// Maximum size of all stored objects, as JSON; writes that make it larger are refused, deletions are not
+    #[arg(long, value_name = "SIZE", default_value = "2Gi", value_parser = bytes)]
+    quota_backend_bytes: u64,
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -51,6 +55,7 @@ impl ServerArgs {
             extensions,
             feature_gates,
             event_ttl: self.event_ttl,
+            storage: StorageOptions { max_bytes: self.quota_backend_bytes, ..StorageOptions::default() },
             ..ServerOptions::default()
         }
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use berth_api::syntax::format::{counted, grouped};
 use berth_rebalance::Move;
 use berth_simulate::capacity::{Capacity, CapacityRequest, DeviceCapacity, NewNodes, Prevention};
-use berth_terminal::output::{BAD, BOLD, DIM, GOOD};
+use berth_terminal::output::{BAD, BOLD, DIM, GOOD, NL};
 use berth_terminal::table::Table;
 
 use super::explanation;
@@ -65,7 +65,7 @@ pub fn write(
     }
     write_devices(out, by_device)?;
     if !moves.is_empty() {
-        writeln!(out, "\nafter {}:", counted(moves.len(), "move"))?;
+        writeln!(out, "{NL}after {}:", counted(moves.len(), "move"))?;
         for Move { namespace, name, from, to, .. } in moves.iter().take(MAX_MOVES) {
             writeln!(out, "  {namespace}/{name} from {from} to {to}")?;
         }
@@ -74,7 +74,7 @@ pub fn write(
         }
     }
     if let Some(limit) = limited_by {
-        writeln!(out, "\nThe next replica is stopped by {BOLD}{limit}{BOLD:#}:\n  {message}")?;
+        writeln!(out, "{NL}The next replica is stopped by {BOLD}{limit}{BOLD:#}:{NL}  {message}")?;
     }
     if let Some(term) = bottleneck {
         writeln!(out, "  {DIM}bottleneck:{DIM:#}")?;
@@ -83,13 +83,13 @@ pub fn write(
     let Some(target) = &request.target else { return Ok(()) };
     let replicas = counted(target.n_replicas, "replica");
     match (capacity.nodes_needed, &capacity.new_nodes) {
-        (Some(0), _) => writeln!(out, "\n{GOOD}{replicas} in total need no new node{GOOD:#}"),
+        (Some(0), _) => writeln!(out, "{NL}{GOOD}{replicas} in total need no new node{GOOD:#}"),
         (Some(n_nodes), Some(NewNodes { like, topology_key, by_domain, price })) => {
             let need = if target.n_replicas == 1 { "needs" } else { "need" };
             let price = price.map(|price| format!(" (price {price})")).unwrap_or_default();
             writeln!(
                 out,
-                "\n{BOLD}{replicas} in total {need} {} like {like}{price}{BOLD:#}",
+                "{NL}{BOLD}{replicas} in total {need} {} like {like}{price}{BOLD:#}",
                 counted(n_nodes, "new node")
             )?;
             let mut table = Table::new([domain_name(topology_key), "NEW NODES".to_owned()]);
@@ -97,7 +97,7 @@ pub fn write(
             table.write(out, "")
         }
         _ => {
-            writeln!(out, "\n{BAD}No number of such nodes is enough for {replicas} in total{BAD:#}")?;
+            writeln!(out, "{NL}{BAD}No number of such nodes is enough for {replicas} in total{BAD:#}")?;
             let mut preventions = capacity.prevented_by.iter();
             preventions
                 .try_for_each(|Prevention { like, message, .. }| writeln!(out, "  like {like}: {message}"))

@@ -11,14 +11,9 @@ const MAX_VALUE_CHARS: usize = 200;
 /// Writes a difference in three lines: its location, the expected value and the actual value.
 pub fn write(out: &mut impl Write, difference: &Difference) -> io::Result<()> {
     let Difference { scenario, pod, node, field, expected, got } = difference;
-    write!(out, "{BOLD}{scenario}{BOLD:#}")?;
-    if !pod.is_empty() {
-        write!(out, ": pod {pod}")?;
-    }
-    if let Some(node) = node {
-        write!(out, ": node {node}")?;
-    }
-    writeln!(out, ": {field}")?;
+    let pod = if pod.is_empty() { String::new() } else { format!(": pod {pod}") };
+    let node = node.as_ref().map(|node| format!(": node {node}")).unwrap_or_default();
+    writeln!(out, "{BOLD}{scenario}{BOLD:#}{pod}{node}: {field}")?;
     writeln!(out, "  {GOOD}expected:{GOOD:#} {}", truncated(expected))?;
     writeln!(out, "  {BAD}got:{BAD:#}      {}", truncated(got))
 }

@@ -8,7 +8,7 @@ use berth_engine::{
     TopologyPair, Verdict, Witness,
 };
 use berth_simulate::{CoreTerm, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted};
-use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
+use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD, NL};
 use berth_terminal::table::{Cell, Table};
 
 use super::heading::heading;
@@ -67,7 +67,7 @@ pub fn write(
     write_list(out, "Suggestions", hints)?;
     write_core(out, core)?;
     if let Some(note) = without_single_repair {
-        writeln!(out, "\n{note}")?;
+        writeln!(out, "{NL}{note}")?;
     }
     write_repairs(out, repairs)
 }
@@ -124,7 +124,7 @@ fn write_core(out: &mut impl Write, core: &[CoreTerm]) -> io::Result<()> {
     }
     heading(out, "These rules together exclude all nodes; without any of them, a node is left")?;
     core.iter().take(MAX_RULES).try_for_each(|CoreTerm { plugin, term, detail }| {
-        writeln!(out, "  - {BOLD}{plugin}{BOLD:#} {term}\n    {detail}")
+        writeln!(out, "  - {BOLD}{plugin}{BOLD:#} {term}{NL}    {detail}")
     })?;
     write_cut(out, core.len(), "rule")
 }
@@ -170,23 +170,27 @@ fn write_outcome(out: &mut impl Write, explanation: &Explanation) -> io::Result<
             writeln!(out, "runs on {GOOD}{on}{GOOD:#}; it would now be placed on {GOOD}{node}{GOOD:#}")
         }
         (Some(on), None) => {
-            writeln!(out, "runs on {GOOD}{on}{GOOD:#}; it would now {BAD}fit on no node{BAD:#}\n{message}")
+            writeln!(out, "runs on {GOOD}{on}{GOOD:#}; it would now {BAD}fit on no node{BAD:#}{NL}{message}")
         }
         (None, Some(node)) => writeln!(out, "is placed on {GOOD}{node}{GOOD:#}"),
-        (None, None) => writeln!(out, "{BAD}fits on no node{BAD:#}\n{message}"),
+        (None, None) => writeln!(out, "{BAD}fits on no node{BAD:#}{NL}{message}"),
     }
 }
 
 /// A pod that does not run on the node that it names.
 fn write_unadmitted(out: &mut impl Write, explanation: &Explanation, why: &Unadmitted) -> io::Result<()> {
     let Explanation { namespace, name, outcome, .. } = explanation;
-    writeln!(out, "{BOLD}Pod {namespace}/{name}{BOLD:#} is {BAD}{}{BAD:#}\n{}", why.short(), why.message)?;
+    writeln!(out, "{BOLD}Pod {namespace}/{name}{BOLD:#} is {BAD}{}{BAD:#}{NL}{}", why.short(), why.message)?;
     match outcome.node() {
         Some(node) => {
             writeln!(out, "Without spec.nodeName, a scheduler would place it on {GOOD}{node}{GOOD:#}")
         }
         None => {
-            writeln!(out, "Without spec.nodeName, it would {BAD}fit on no node{BAD:#}\n{}", outcome.message())
+            writeln!(
+                out,
+                "Without spec.nodeName, it would {BAD}fit on no node{BAD:#}{NL}{}",
+                outcome.message()
+            )
         }
     }
 }

@@ -25,7 +25,10 @@ pub fn write(out: &mut impl Write, report: &LintReport) -> io::Result<()> {
         )?;
         writeln!(out, "  {path}")?;
         writeln!(out, "  {message}")?;
-        writeln!(out, "  fix: {}\n", fix.replace('\n', "\n    "))?;
+        let mut lines = fix.split('\n');
+        writeln!(out, "  fix: {}", lines.next().unwrap_or_default())?;
+        lines.try_for_each(|line| writeln!(out, "    {line}"))?;
+        writeln!(out)?;
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));

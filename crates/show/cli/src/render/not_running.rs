@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::{NotRunning, Unadmitted};
-use berth_terminal::output::{BAD, BOLD};
+use berth_terminal::output::{BAD, BOLD, NL};
 
 /// Number of groups shown.
 const MAX_GROUPS: usize = 20;
@@ -21,11 +21,11 @@ pub fn write(out: &mut impl Write, groups: &[NotRunning]) -> io::Result<()> {
         };
         let Unadmitted { message, .. } = why;
         let (n_pods, pods) = (counted(pods.len(), "pod"), abbreviated(pods, MAX_PODS));
-        writeln!(out, "{name}{n_pods} {BAD}{}{BAD:#}: {pods}\n  {message}\n", why.short())?;
+        writeln!(out, "{name}{n_pods} {BAD}{}{BAD:#}: {pods}{NL}  {message}{NL}", why.short())?;
     }
     match left_out.iter().map(|group| group.pods.len()).sum::<usize>() {
         0 => Ok(()),
-        n => writeln!(out, "and {} on other nodes; -o json has all\n", counted(n, "pod")),
+        n => writeln!(out, "and {} on other nodes; -o json has all{NL}", counted(n, "pod")),
     }
 }
 

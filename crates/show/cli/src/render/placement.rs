@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::{GroupPlacement, NotRunning};
-use berth_terminal::output::{BAD, BOLD, DIM, GOOD};
+use berth_terminal::output::{BAD, BOLD, DIM, GOOD, NL};
 use berth_terminal::table::{Cell, Table};
 
 use super::{explanation, not_running};
@@ -117,7 +117,7 @@ fn write_reasons(
     }
     let left_out: usize = left_out.iter().map(|failure| failure.pods.len()).sum();
     if left_out > 0 {
-        writeln!(out, "and {} with other reasons{hint}\n", counted(left_out, "unplaced pod"))?;
+        writeln!(out, "and {} with other reasons{hint}{NL}", counted(left_out, "unplaced pod"))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use berth_api::syntax::format::counted;
 use berth_engine::Explanation;
 use berth_simulate::{FailingMember, GroupMember, GroupPlacement};
-use berth_terminal::output::{BAD, BOLD, DIM, GOOD};
+use berth_terminal::output::{BAD, BOLD, DIM, GOOD, NL};
 
 use super::heading::heading;
 
@@ -54,7 +54,7 @@ pub fn write_failing(
     match &group.failing {
         Some(FailingMember { n_others, .. }) => writeln!(
             out,
-            "{BOLD}Pod {namespace}/{name}{BOLD:#} {BAD}fits on no node{BAD:#} together with {} of its group\n{}",
+            "{BOLD}Pod {namespace}/{name}{BOLD:#} {BAD}fits on no node{BAD:#} together with {} of its group{NL}{}",
             counted(*n_others, "other member"),
             outcome.message()
         ),

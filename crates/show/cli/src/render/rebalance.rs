@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{counted, grouped};
 use berth_rebalance::{Goal, Immovable, Move, Placed, Plan, Request};
-use berth_terminal::output::{BOLD, DIM, GOOD};
+use berth_terminal::output::{BOLD, DIM, GOOD, NL};
 use berth_terminal::table::Table;
 
 /// Number of pods that stay that are listed.
@@ -18,7 +18,7 @@ pub fn write(out: &mut impl Write, plan: &Plan, request: &Request) -> io::Result
     } else if moves.is_empty() {
         writeln!(out, "{GOOD}Nothing to move{GOOD:#}")?;
     } else {
-        writeln!(out, "{BOLD}{}{BOLD:#}\n", counted(moves.len(), "move"))?;
+        writeln!(out, "{BOLD}{}{BOLD:#}{NL}", counted(moves.len(), "move"))?;
         let mut table = Table::new(["POD", "FROM", "TO", "GOAL"]);
         for Move { namespace, name, from, to, goal, .. } in moves {
             table.row([
@@ -52,13 +52,13 @@ pub fn write(out: &mut impl Write, plan: &Plan, request: &Request) -> io::Result
         writeln!(out, "{DIM}not all plans were compared: a better one may exist{DIM:#}")?;
     }
     if !placed.is_empty() {
-        writeln!(out, "\nPending pods that fit afterwards:")?;
+        writeln!(out, "{NL}Pending pods that fit afterwards:")?;
         for Placed { namespace, name, node } in placed {
             writeln!(out, "  {namespace}/{name} on {node}")?;
         }
     }
     if !immovable.is_empty() {
-        writeln!(out, "\nPods that would help and stay:")?;
+        writeln!(out, "{NL}Pods that would help and stay:")?;
         for Immovable { namespace, name, reason } in immovable.iter().take(MAX_IMMOVABLE) {
             writeln!(out, "  {namespace}/{name}: {reason}")?;
         }

@@ -9,7 +9,7 @@ use berth_simulate::what_if::{
     Summary, UnplacedPod, WhatIfOutcome,
 };
 use berth_simulate::{NotRunning, UnadmittedState};
-use berth_terminal::output::{ATTENTION, BAD, BOLD, GOOD};
+use berth_terminal::output::{ATTENTION, BAD, BOLD, GOOD, NL};
 use berth_terminal::table::{Cell, Table};
 
 use super::explanation::{write_repairs, write_verdict};
@@ -41,7 +41,7 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
             true => format!("{ATTENTION}unplaced as before{ATTENTION:#}"),
             false => format!("{BAD}unplaced{BAD:#}"),
         };
-        writeln!(out, "{count} {unplaced}: {}\n  {}", abbreviated(&pods, MAX_NAMED), first.message)?;
+        writeln!(out, "{count} {unplaced}: {}{NL}  {}", abbreviated(&pods, MAX_NAMED), first.message)?;
         write_repairs(out, &first.repairs)?;
         writeln!(out)?;
     }
@@ -60,7 +60,7 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
     write_broken_rules(out, &outcome.broken_rules)?;
     if !outcome.scaled_down.is_empty() {
         let pods = abbreviated(&outcome.scaled_down, MAX_NAMED);
-        writeln!(out, "{} deleted by controllers: {pods}\n", counted(outcome.scaled_down.len(), "pod"))?;
+        writeln!(out, "{} deleted by controllers: {pods}{NL}", counted(outcome.scaled_down.len(), "pod"))?;
     }
     write_baseline(out, &outcome.summary)?;
     write_summary(out, outcome)
@@ -78,7 +78,7 @@ fn write_undone(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()>
     for StuckRollout { kind, namespace, name, reason, fix } in outcome.stuck_rollouts.iter().take(MAX_ROWS) {
         writeln!(
             out,
-            "{BOLD}{kind} {namespace}/{name}{BOLD:#}: the rollout is {BAD}stuck{BAD:#}: {reason}\n  fix: {fix}\n"
+            "{BOLD}{kind} {namespace}/{name}{BOLD:#}: the rollout is {BAD}stuck{BAD:#}: {reason}{NL}  fix: {fix}{NL}"
         )?;
     }
     write_more(out, outcome.stuck_rollouts.len().saturating_sub(MAX_ROWS))
@@ -100,7 +100,7 @@ fn write_broken_rules(out: &mut impl Write, broken: &[BrokenRule]) -> io::Result
         let pods: Vec<_> = before.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
         let n_pods = counted(pods.len(), "pod");
         let pods = abbreviated(&pods, MAX_NAMED);
-        writeln!(out, "{n_pods} with {ATTENTION}broken rules as before{ATTENTION:#}: {pods}\n")?;
+        writeln!(out, "{n_pods} with {ATTENTION}broken rules as before{ATTENTION:#}: {pods}{NL}")?;
     }
     Ok(())
 }
@@ -229,7 +229,7 @@ pub fn write_losses(out: &mut impl Write, report: &LossesAfterChanges) -> io::Re
     write_undone(out, changes)?;
     let unplaced = &changes.summary.unplaced;
     if unplaced.after > 0 {
-        writeln!(out, "Before a domain is lost: {}\n", with_before(unplaced, "unplaced"))?;
+        writeln!(out, "Before a domain is lost: {}{NL}", with_before(unplaced, "unplaced"))?;
     }
     let (lost, survived): (Vec<_>, Vec<_>) = losses.domains.iter().partition(|loss| !loss.survives);
     for loss in lost.iter().take(MAX_DOMAINS) {

@@ -171,8 +171,8 @@ fn a_component_ends_if_what_it_watches_exceeds_the_cache_limit() {
     });
     for Ran { stderr, code, .. } in ended {
         assert_eq!(code, 2, "{stderr}");
-        let expected = "the objects exceed the limit of 1024 bytes for their JSON and 2048 bytes for each: if the server is right, \
-                        raise the limit (--cache-limit)";
+        let expected = "the objects exceed the limit of 1024 bytes for their JSON and 2048 bytes for each, or for the memory of the process: if the server \
+                        is right, raise the limit (--cache-limit)";
         assert!(stderr.lines().last().unwrap().contains(expected), "{stderr}");
     }
 }

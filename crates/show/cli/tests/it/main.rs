@@ -10,6 +10,7 @@ mod clusters;
 mod cost;
 mod docs;
 mod examples;
+mod hostile;
 mod input;
 mod install;
 mod json;

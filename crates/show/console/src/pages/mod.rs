@@ -45,6 +45,7 @@ const SCRIPT: &str = include_str!("../../assets/console.js");
 
 /// Answers a request. All paths but those of pages and assets are answered with 404.
 pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
+    state.begin_page();
     let segments = request.segments();
     let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     let answer = match segments[..] {

@@ -9,6 +9,17 @@ use crate::table::duration::human_duration;
 
 pub struct CertificateSigningRequest;
 
+const APPROVED: &str = "Approved";
+const DENIED: &str = "Denied";
+const FAILED: &str = "Failed";
+/// The conditions that only the subresource `approval` sets.
+const DECISIONS: [&str; 2] = [APPROVED, DENIED];
+
+/// The conditions of a type.
+fn conditions<'v>(request: &'v Value, condition: &'static str) -> impl Iterator<Item = &'v Value> + Clone {
+    items(&request["status"], "conditions").iter().filter(move |entry| entry["type"] == condition)
+}
+
 static TYPED: Typed = Typed::new(&CERTIFICATE_SIGNING_REQUESTS);
 
 impl Strategy for CertificateSigningRequest {
@@ -26,8 +37,59 @@ impl Strategy for CertificateSigningRequest {
         }
     }
 
+    /// The subresource `status` keeps the conditions that `approval` sets.
+    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+        if subresource != "status" {
+            return;
+        }
+        for decision in DECISIONS {
+            let mut before = conditions(old, decision);
+            if before.clone().count() != conditions(new, decision).count() {
+                continue;
+            }
+            let sent = items_mut(&mut new["status"], "conditions").iter_mut();
+            for condition in sent.filter(|condition| condition["type"] == decision) {
+                if let Some(kept) = before.next() {
+                    *condition = kept.clone();
+                }
+            }
+        }
+    }
+
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
         TYPED.validate(context, value, causes);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        for kept in [APPROVED, DENIED, FAILED] {
+            if conditions(new, kept).count() < conditions(old, kept).count() {
+                let why = format!("updates may not remove a condition of type {kept:?}");
+                causes.forbidden("status.conditions", &why);
+            }
+        }
+        let list = items(&new["status"], "conditions");
+        for (i, condition) in list.iter().enumerate() {
+            let field = |name: &str| format!("status.conditions[{i}].{name}");
+            causes.not_empty(&field("type"), &condition["type"]);
+            let is_final = [APPROVED, DENIED, FAILED].contains(&text(condition, "/type"));
+            let statuses: &[&str] = if is_final { &["True"] } else { &["False", "True", "Unknown"] };
+            causes.one_of(&field("status"), &condition["status"], statuses);
+            let other = DECISIONS.into_iter().find(|other| condition["type"] != *other);
+            let is_decision = DECISIONS.contains(&text(condition, "/type"));
+            if is_decision
+                && list[..i].iter().any(|earlier| other.is_some_and(|other| earlier["type"] == other))
+            {
+                let why = "Approved and Denied conditions are mutually exclusive";
+                causes.invalid(&field("type"), &condition["type"], why);
+            }
+        }
+        for i in repeated(list.iter().map(|condition| text(condition, "/type"))) {
+            causes.duplicate(&format!("status.conditions[{i}].type"), &list[i]["type"]);
+        }
+        let certificate = |value: &Value| value["status"]["certificate"].clone();
+        if !is_empty(&certificate(old)) && certificate(new) != certificate(old) {
+            causes.forbidden("status.certificate", "updates may not modify existing certificate content");
+        }
     }
 
     /// Approving and signing need a permission for the signer, as the admission plugins CertificateApproval and
@@ -39,10 +101,20 @@ impl Strategy for CertificateSigningRequest {
         new: &Value,
         old: &Value,
     ) -> Result<(), Box<Status>> {
-        let certificate = "/status/certificate";
+        if subresource == "status" {
+            let mut causes = Causes::default();
+            for decision in DECISIONS {
+                if conditions(new, decision).count() > conditions(old, decision).count() {
+                    let why = format!("updates may not add a condition of type {decision:?}");
+                    causes.forbidden("status.conditions", &why);
+                }
+            }
+            causes.refuse(&CERTIFICATE_SIGNING_REQUESTS, new)?;
+        }
+        let changes = |field: &str| new["status"][field] != old["status"][field];
         let verb = match subresource {
             "approval" => "approve",
-            "status" if new.pointer(certificate) != old.pointer(certificate) => "sign",
+            "status" if changes("certificate") || changes("conditions") => "sign",
             _ => return Ok(()),
         };
         let signer = text(old, "/spec/signerName");

@@ -6,6 +6,7 @@ use berth_schema::resource::{CLUSTER_ROLES, ROLES, Resource};
 use http::StatusCode;
 
 use crate::authz::{PolicyRule, RBAC_GROUP as GROUP, quoted, role_of};
+use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 use crate::request::{Attributes, MASTERS};
 use crate::store::key;
@@ -21,6 +22,20 @@ impl Strategy for Role {
         for (i, rule) in items(value, "rules").iter().enumerate() {
             validate_rule(&format!("rules[{i}]"), rule, self.0.namespaced, causes);
         }
+        for (i, selector) in items(&value["aggregationRule"], "clusterRoleSelectors").iter().enumerate() {
+            validate_label_selector(&format!("aggregationRule.clusterRoleSelectors[{i}]"), selector, causes);
+        }
+    }
+
+    /// What aggregates permissions may stop doing so only by a user who may set it up.
+    fn authorize_update(
+        &self,
+        context: &Context<'_>,
+        _subresource: &str,
+        _new: &Value,
+        old: &Value,
+    ) -> Result<(), Box<Status>> {
+        if old["aggregationRule"].is_null() { Ok(()) } else { self.authorize(context, old) }
     }
 
     /// The user must hold every permission of the role, or the verb `escalate` on it.

@@ -7,7 +7,7 @@ mod update;
 pub mod validate;
 
 use berth_api::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
-use berth_api::admission::{AdmissionOptions, admit};
+use berth_api::admission::{AdmissionOptions, admit, validate_changed_annotations};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{self as typed, PriorityClass, ResourceList, RuntimeClass, Toleration};
 use berth_api::read::from_value;
@@ -70,7 +70,26 @@ impl Strategy for Pod {
     fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         causes.0.extend(update::validate_update(new, old));
         validate_tolerations(context.feature_gates, new, old, causes);
-        validate_usage(new, causes);
+    }
+
+    /// By any subresource: those that do not write annotations have kept them.
+    fn authorize_update(
+        &self,
+        context: &Context<'_>,
+        _subresource: &str,
+        new: &Value,
+        old: &Value,
+    ) -> Result<(), Box<Status>> {
+        if new["metadata"]["annotations"] == old["metadata"]["annotations"] {
+            return Ok(());
+        }
+        let mut causes = Causes::default();
+        validate_usage(new, &mut causes);
+        if context.extensions {
+            let errors = validate_changed_annotations(&read(new)?, &read(old)?);
+            causes.0.extend(errors.iter().map(|error| cause(error, "")));
+        }
+        causes.refuse(&PODS, new)
     }
 
     fn validate_resize(&self, new: &Value, old: &Value, causes: &mut Causes) {
@@ -111,6 +130,9 @@ impl Strategy for Pod {
         }
         let mut causes = Causes::default();
         causes.0.extend(admission.errors.iter().map(|error| cause(error, "")));
+        if !is_empty(&pod["spec"]["ephemeralContainers"]) {
+            causes.forbidden("spec.ephemeralContainers", "cannot be set on create");
+        }
         validate_containers(&pod["spec"], "spec", &mut causes);
         validate_usage(pod, &mut causes);
         causes.refuse(resource, pod)?;

@@ -1,6 +1,7 @@
 //! Validation of pods and pod templates that is irrelevant for placement.
 
-use berth_api::admission::FieldError;
+use berth_api::admission::{FieldError, validate_label_selector as validate_typed_selector};
+use berth_api::read::from_value;
 use berth_api::simulated_nodes::{CPU_USAGE, MEMORY_USAGE, POD_METRIC_PREFIX};
 use berth_api::syntax::quantity::Quantity;
 
@@ -14,6 +15,20 @@ pub fn cause(error: &FieldError, prefix: &str) -> Cause {
         reason: error.error_type.as_str().to_owned(),
         message: message.to_owned(),
         field: format!("{prefix}{}", error.field),
+    }
+}
+
+/// Validates a label selector, if there is one.
+pub fn validate_label_selector(path: &str, selector: &Value, causes: &mut Causes) {
+    if selector.is_null() {
+        return;
+    }
+    match from_value(selector) {
+        Ok(typed) => validate_typed_selector(&typed)
+            .iter()
+            .map(|error| cause(error, path))
+            .for_each(|cause| causes.push(&cause.reason, &cause.field, cause.message)),
+        Err(error) => causes.invalid(path, selector, &error.to_string()),
     }
 }
 
@@ -51,6 +66,14 @@ pub fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
         if quantity(limit).is_some_and(|limit| limit.is_negative()) {
             let why = "SizeLimit field must be a valid resource quantity";
             causes.forbidden(&format!("{path}.volumes[{i}].emptyDir.sizeLimit"), why);
+        }
+        let claim = &volume["ephemeral"]["volumeClaimTemplate"]["spec"]["selector"];
+        let field = format!("{path}.volumes[{i}].ephemeral.volumeClaimTemplate.spec.selector");
+        validate_label_selector(&field, claim, causes);
+        for (j, source) in items(&volume["projected"], "sources").iter().enumerate() {
+            let field =
+                format!("{path}.volumes[{i}].projected.sources[{j}].clusterTrustBundle.labelSelector");
+            validate_label_selector(&field, &source["clusterTrustBundle"]["labelSelector"], causes);
         }
     }
     let policies = ["Always", "OnFailure", "Never"];

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::volume::CLASS;
+use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 
 pub struct CsiDriver;
@@ -92,6 +93,7 @@ pub struct CsiStorageCapacity;
 impl Strategy for CsiStorageCapacity {
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         causes.not_empty("storageClassName", &value["storageClassName"]);
+        validate_label_selector("nodeTopology", &value["nodeTopology"], causes);
         for field in ["capacity", "maximumVolumeSize"] {
             let amount = &value[field];
             if quantity(amount).is_some_and(|amount| amount.is_negative()) {

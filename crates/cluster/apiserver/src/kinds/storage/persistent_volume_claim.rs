@@ -8,6 +8,7 @@ use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES};
 use super::volume::{
     self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, phase,
 };
+use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 
 /// Keeps a claim while pods use it. The PVC protection controller removes it.
@@ -36,6 +37,7 @@ impl Strategy for PersistentVolumeClaim {
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let spec = &value["spec"];
         volume::validate_spec(spec, "at least 1 access mode is required", causes);
+        validate_label_selector("spec.selector", &spec["selector"], causes);
         let amount = &spec["resources"]["requests"][STORAGE];
         if is_empty(amount) {
             causes.required("spec.resources[storage]", "");

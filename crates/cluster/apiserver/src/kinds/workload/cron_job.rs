@@ -4,6 +4,7 @@ use berth_api::syntax::cron::{Schedule, time_zone};
 
 use super::job::RESTART_POLICIES;
 use super::shared;
+use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 use crate::strategy::template;
 
@@ -55,6 +56,7 @@ impl Strategy for CronJob {
         let mut of_job = Causes::default();
         let job = &spec["jobTemplate"]["spec"];
         shared::validate_numbers(job, &mut of_job);
+        validate_label_selector("spec.selector", &job["selector"], &mut of_job);
         shared::validate_template(context, job, RESTART_POLICIES, &mut of_job);
         for mut cause in of_job.0 {
             cause.field = format!("spec.jobTemplate.{}", cause.field);

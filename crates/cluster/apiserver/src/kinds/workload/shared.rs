@@ -154,6 +154,10 @@ pub fn validate_template(
         return false;
     }
     validate_containers(&template["spec"], "spec.template.spec", causes);
+    if !is_empty(&template["spec"]["ephemeralContainers"]) {
+        let why = "ephemeral containers not allowed in pod template";
+        causes.forbidden("spec.template.spec.ephemeralContainers", why);
+    }
     let mut raw = template.clone();
     // A template has neither name nor namespace; its pods will.
     if let Some(metadata) = object(&mut raw, "metadata") {

@@ -1,6 +1,7 @@
 //! StatefulSets.
 
 use super::shared::{READY, Workload, default_strategy, validate_int_or_percent};
+use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 
 /// The fields of the spec that an update may change; the selector has a message for itself.
@@ -29,6 +30,10 @@ pub static STRATEGY: Workload = Workload {
         let policy = &spec["podManagementPolicy"];
         if !["OrderedReady", "Parallel"].contains(&policy.as_str().unwrap_or_default()) {
             causes.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'");
+        }
+        for (i, claim) in items(spec, "volumeClaimTemplates").iter().enumerate() {
+            let field = format!("spec.volumeClaimTemplates[{i}].spec.selector");
+            validate_label_selector(&field, &claim["spec"]["selector"], causes);
         }
         let rolling = &spec["updateStrategy"]["rollingUpdate"];
         causes.not_negative("spec.updateStrategy.rollingUpdate.partition", &rolling["partition"]);

@@ -88,9 +88,54 @@ async fn writes_hold_what_they_expect(store: &Store) {
 
 #[tokio::test]
 async fn writes_are_checked_in_memory_and_on_disk() {
-    writes_hold_what_they_expect(&Store::in_memory(100, HistoryBounds::default())).await;
+    writes_hold_what_they_expect(&Store::in_memory(100, &StorageOptions::default())).await;
     let dir = Dir::new();
     writes_hold_what_they_expect(&dir.open()).await;
+}
+
+/// In a store that has room for some pods.
+async fn a_full_store_refuses_what_makes_it_larger(store: &Store) {
+    let full = |result: Result<Arc<Object>, WriteError>| matches!(result, Err(WriteError::NoSpace { .. }));
+    let mut made = Vec::new();
+    let refused = loop {
+        match write(store, Change::Create, pod(&format!("pod-{:03}", made.len()), "")).await {
+            Ok(object) => made.push(object.revision),
+            refused => break refused,
+        }
+    };
+    assert!(full(refused) && made.len() > 3);
+    let update = |i: usize| Change::Update { expected: made[i] };
+    assert!(full(write(store, update(0), pod("pod-000", &"n".repeat(200))).await));
+    assert!(write(store, update(1), pod("pod-001", "")).await.is_ok(), "a lease is renewed");
+    let mut ending = pod("pod-002", "");
+    ending["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z".into();
+    assert!(write(store, update(2), ending).await.is_ok(), "a finalizer ends by updates");
+    for i in [0, 3] {
+        assert!(
+            write(store, Change::Delete { expected: made[i] }, pod(&format!("pod-{i:03}"), "")).await.is_ok()
+        );
+    }
+    assert!(write(store, Change::Create, pod("pod-000", "")).await.is_ok(), "deletions make room");
+}
+
+#[tokio::test]
+async fn objects_of_a_user_without_a_quota_filled_the_memory() {
+    let options = StorageOptions { max_bytes: 1000, ..options() };
+    a_full_store_refuses_what_makes_it_larger(&Store::in_memory(100, &options)).await;
+    let dir = Dir::new();
+    a_full_store_refuses_what_makes_it_larger(&Store::open(dir.path(), 100, options.clone()).unwrap()).await;
+    // Objects count that were there before.
+    let store = Store::open(dir.path(), 100, StorageOptions { max_bytes: 500, ..options.clone() }).unwrap();
+    let refused = write(&store, Change::Create, pod("more", "")).await;
+    assert_eq!(refused.unwrap_err(), WriteError::NoSpace { max_bytes: 500 });
+    // Writes of one batch count together.
+    let dir = Dir::new();
+    let store = Store::open(dir.path(), 100, StorageOptions { max_bytes: 1000, ..options }).unwrap();
+    let names: Vec<String> = (0..100).map(|i| format!("pod-{i}")).collect();
+    let writes = names.iter().map(|name| write(&store, Change::Create, pod(name, "")));
+    let written = futures::future::join_all(writes).await.into_iter().filter(Result::is_ok).count();
+    let bytes: usize = store.list(pods(), &Filter::default()).1.iter().map(|pod| pod.bytes().len()).sum();
+    assert!(written > 3 && bytes <= 1000, "{written} pods with {bytes} bytes");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -222,7 +267,7 @@ async fn the_file_is_bounded_by_the_bytes_of_objects_and_recent_changes() {
 
 #[tokio::test]
 async fn a_parsed_object_is_kept_until_it_is_replaced() {
-    let store = Store::in_memory(0, HistoryBounds::default());
+    let store = Store::in_memory(0, &StorageOptions::default());
     let first = write(&store, Change::Create, pod("a", "")).await.unwrap();
     let parsed = Arc::downgrade(&first.parsed());
     assert!(std::ptr::eq(parsed.as_ptr(), Arc::as_ptr(&store.get(pods(), "n", "a").unwrap().parsed())));

@@ -4,6 +4,8 @@
 //! webhook, which serves clusters without the plugin, both use them. Facts about stored objects come from the old object
 //! of the request, or from [`Lookup`]. What needs more of the stored objects is left to the API server: the uid of the pod
 //! that a token is bound to, the audiences of the token, and the name in a certificate signing request.
+//!
+//! Beyond kube-apiserver, a node changes no annotation `scheduling.berth.dev/*`: these say where pods of others may run.
 
 mod labels;
 mod references;
@@ -14,6 +16,7 @@ pub use references::{Referent, references, token_audiences};
 use serde_json::{Map, Value};
 
 use super::Operation;
+use crate::syntax::annotations::ANNOTATION_PREFIX;
 use labels::forbidden_labels;
 
 /// The group of the nodes' identities.
@@ -104,6 +107,22 @@ pub fn keeps_to_own_node<L: Lookup>(request: &NodeRequest<'_>, lookup: &L) -> Re
     }
 }
 
+/// Checks that a node that updates a pod changes no annotation that says where pods may run.
+///
+/// # Errors
+/// It does.
+pub fn keeps_annotations<E>(node: &str, new: &Value, old: &Value) -> Result<(), Refusal<E>> {
+    let empty = Map::new();
+    let [new, old] = [new, old].map(|pod| pod["metadata"]["annotations"].as_object().unwrap_or(&empty));
+    let differs = |key: &&String| key.starts_with(ANNOTATION_PREFIX) && new.get(*key) != old.get(*key);
+    match new.keys().chain(old.keys()).find(differs) {
+        Some(key) => {
+            forbid(format!("node {node:?} cannot set, change or remove the annotation {key} of a pod"))
+        }
+        None => Ok(()),
+    }
+}
+
 fn may_act_on_pod<L: Lookup>(request: &NodeRequest<'_>, lookup: &L) -> Result<(), Refusal<L::Error>> {
     let node = request.node;
     match request.operation {
@@ -181,7 +200,7 @@ fn may_update_status<E>(request: &NodeRequest<'_>) -> Result<(), Refusal<E>> {
     if new["status"]["extendedResourceClaimStatus"] != old["status"]["extendedResourceClaimStatus"] {
         return forbid(format!("node {node:?} cannot update extended resource claim status"));
     }
-    Ok(())
+    keeps_annotations(node, new, old)
 }
 
 fn may_update_claim_status<E>(request: &NodeRequest<'_>) -> Result<(), Refusal<E>> {

@@ -16,7 +16,7 @@ pub use runtime_class::validate_runtime_class;
 
 use super::field::{BadValue, Errors, FieldError, Path};
 use crate::feature_gates::FeatureGates;
-use crate::object::{MIRROR_ANNOTATION, ObjectMeta, Pod, PodSpec, StringMap, Toleration};
+use crate::object::{LabelSelector, MIRROR_ANNOTATION, ObjectMeta, Pod, PodSpec, StringMap, Toleration};
 use crate::rules::{AnnotationError, annotation_affinity, parse_relax_after, tolerated_namespaces};
 use crate::syntax;
 use crate::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION};
@@ -38,6 +38,14 @@ impl Default for ValidationOptions {
 
 /// Limit of the total size of annotations, in bytes.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
+
+/// Validates a label selector that is no term of pod affinity: it has no `Gt` and `Lt`. Paths begin with `.matchLabels` and
+/// `.matchExpressions`.
+pub fn validate_label_selector(selector: &LabelSelector) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    selector::validate_label_selector(Some(selector), false, &Path::Root(""), &mut errors);
+    errors.into_list()
+}
 
 /// Validates the tolerations of a pod.
 pub fn validate_tolerations(tolerations: &[Toleration], feature_gates: FeatureGates) -> Vec<FieldError> {
@@ -156,6 +164,21 @@ pub fn validate_annotations(pod: &Pod) -> Vec<FieldError> {
     let mut errors = Errors::default();
     validate_extensions(pod, &mut errors);
     errors.into_list()
+}
+
+/// The errors of [`validate_annotations`] that an update of `old` is responsible for: annotations that were invalid before and
+/// are unchanged have none.
+pub fn validate_changed_annotations(pod: &Pod, old: &Pod) -> Vec<FieldError> {
+    let mut errors = validate_annotations(pod);
+    if !errors.is_empty() {
+        let known = validate_annotations(old);
+        let is_unchanged = |error: &FieldError| {
+            let key = error.field.strip_prefix("metadata.annotations[").and_then(|rest| rest.split_once(']'));
+            key.is_some_and(|(key, _)| pod.metadata.annotation(key) == old.metadata.annotation(key))
+        };
+        errors.retain(|error| !(is_unchanged(error) && known.contains(error)));
+    }
+    errors
 }
 
 fn validate_extensions(pod: &Pod, errors: &mut Errors) {

@@ -88,22 +88,47 @@ impl DeviceSelector {
     /// # Errors
     /// The evaluation fails; the text is kube-scheduler's reason.
     pub fn matches(&self, device: &SelectedDevice<'_>) -> Result<bool, String> {
-        let value = self.compiled.program.evaluate(&[("device", self.compiled.value(device)?)])?;
-        let reason = match &value {
-            Value::Bool(matches) => return Ok(*matches),
-            Value::String(_) => "unsupported native conversion from string to 'bool'",
-            Value::Int(_) => "unsupported type conversion from 'int' to bool",
-            Value::Uint(_) => "unsupported type conversion from 'uint' to bool",
-            Value::Double(_) => "type conversion error from Double to 'bool'",
-            Value::Bytes(_) => "type conversion error from Bytes to 'bool'",
-            Value::List(_) => "type conversion error from list to 'bool'",
-            Value::Map(_) => "type conversion error from map to 'bool'",
-            Value::Semver(_) => "type conversion error from 'Semver' to 'bool'",
-            Value::Quantity(_) => "type conversion error from 'Quantity' to 'bool'",
-            _ => "type conversion error to 'bool'",
-        };
-        Err(format!("CEL result of type {} could not be converted to bool: {reason}", value.type_name()))
+        let (matches, _) = self.matches_within(device, u64::MAX);
+        matches.unwrap_or(Ok(false))
     }
+
+    /// The same, if that takes no more than what is allowed, and what it took, in units of the cost of expressions.
+    pub fn matches_within(
+        &self,
+        device: &SelectedDevice<'_>,
+        allowed: u64,
+    ) -> (Option<Result<bool, String>>, u64) {
+        let n_values = device.attributes.len() + device.capacity.len();
+        let of_device = COST_OF_DEVICE + COST_OF_VALUE * n_values as u64;
+        let Some(allowed) = allowed.checked_sub(of_device) else { return (None, of_device) };
+        let variable = match self.compiled.value(device) {
+            Ok(value) => ("device", value),
+            Err(reason) => return (Some(Err(reason)), of_device),
+        };
+        let (value, budget) = self.compiled.program.evaluate_within(&[variable], allowed);
+        (value.map(|value| as_bool(&value?)), of_device + budget.spent())
+    }
+}
+
+/// What it takes to show a device to a selector, and each of its attributes and capacities.
+const COST_OF_DEVICE: u64 = 20;
+const COST_OF_VALUE: u64 = 5;
+
+fn as_bool(value: &Value) -> Result<bool, String> {
+    let reason = match value {
+        Value::Bool(matches) => return Ok(*matches),
+        Value::String(_) => "unsupported native conversion from string to 'bool'",
+        Value::Int(_) => "unsupported type conversion from 'int' to bool",
+        Value::Uint(_) => "unsupported type conversion from 'uint' to bool",
+        Value::Double(_) => "type conversion error from Double to 'bool'",
+        Value::Bytes(_) => "type conversion error from Bytes to 'bool'",
+        Value::List(_) => "type conversion error from list to 'bool'",
+        Value::Map(_) => "type conversion error from map to 'bool'",
+        Value::Semver(_) => "type conversion error from 'Semver' to 'bool'",
+        Value::Quantity(_) => "type conversion error from 'Quantity' to 'bool'",
+        _ => "type conversion error to 'bool'",
+    };
+    Err(format!("CEL result of type {} could not be converted to bool: {reason}", value.type_name()))
 }
 
 /// The largest size of a part of `device`: entries of maps, characters of names and values.

@@ -23,10 +23,10 @@ use smallvec::SmallVec;
 pub(crate) use self::waste::Waste;
 use self::waste::WasteSearch;
 use super::pools::{Condition, NodePool};
-use super::{CANNOT_ALLOCATE, DevicesInUse, INVALID_POOLS, Requested, TOO_MUCH_WORK};
+use super::{CANNOT_ALLOCATE, DevicesInUse, INVALID_POOLS, Requested, TOO_MUCH_WORK, WORK_SPENT};
 use crate::state::State;
 use crate::state::device::{
-    Alternative, ClaimRequest, ClassRecord, Constraint, CountMode, DeviceRecord, DeviceUse, PoolName,
+    Alternative, ClaimRequest, ClassRecord, Constraint, CountMode, DeviceRecord, DeviceUse, Meter, PoolName,
     SliceRecord,
 };
 use crate::state::node::NodeRecord;
@@ -91,8 +91,12 @@ pub(super) fn search(
     in_use: &DevicesInUse,
     claims: &[&Requested],
     least_waste: Option<&LeastWaste>,
+    meter: Meter<'_>,
 ) -> Found {
-    let mut search = Search::on(state, node, in_use, claims);
+    if meter.is_spent() {
+        return Found::Nothing(WORK_SPENT);
+    }
+    let mut search = Search::on(state, node, in_use, claims, meter);
     let has_invalid_pool = search.pools.iter().any(|pool| pool.condition == Condition::Invalid);
     let outcome = search.prepare().and_then(|()| {
         let strategy = least_waste.filter(|_| search.is_pruned());
@@ -104,6 +108,7 @@ pub(super) fn search(
     }
     match outcome {
         Ok(true) => Found::Devices(search.chosen, None),
+        _ if search.meter.is_spent() => Found::Nothing(WORK_SPENT),
         Ok(false) if has_invalid_pool => Found::Nothing(INVALID_POOLS),
         Ok(false) => Found::Nothing(CANNOT_ALLOCATE),
         Err(Stop::TooMany) => {
@@ -113,6 +118,7 @@ pub(super) fn search(
             state.devices.n_cut_searches.fetch_add(1, Ordering::Relaxed);
             Found::Nothing(TOO_MUCH_WORK)
         }
+        Err(Stop::Spent) => Found::Nothing(WORK_SPENT),
         Err(Stop::Error(error)) => Found::Error(error),
     }
 }
@@ -122,6 +128,8 @@ pub(super) enum Stop {
     /// A claim would get too many devices: another alternative may need fewer.
     TooMany,
     TooMuchWork,
+    /// The budget that all nodes share is spent.
+    Spent,
     Error(String),
 }
 
@@ -159,6 +167,7 @@ pub(super) struct Search<'a> {
     /// If the search goes on to the best choice.
     waste: Option<WasteSearch>,
     n_steps: u64,
+    pub(super) meter: Meter<'a>,
 }
 
 impl<'a> Search<'a> {
@@ -226,7 +235,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let wanted = self.at(at);
-            if !self.selects(at.claim, wanted, &self.candidates[candidate]).map_err(Stop::Error)?
+            if !self.selects(at.claim, wanted, &self.candidates[candidate])?
                 || !self.has_capacity(wanted.alternative, candidate)
                 || !self.take(at, candidate, false)?
             {
@@ -254,6 +263,7 @@ impl<'a> Search<'a> {
         let n_found = self.n_found();
         for alternative in 0..n_alternatives {
             self.chosen[at.claim].alternatives[at.request] = alternative;
+            self.step()?;
             match self.allocate(Position { alternative, ..at }, true, 0) {
                 Ok(true) => return Ok(true),
                 Ok(false) => all_too_many = false,
@@ -280,7 +290,12 @@ impl<'a> Search<'a> {
 
     fn step(&mut self) -> Result<(), Stop> {
         self.n_steps += 1;
-        if self.n_steps > MAX_STEPS { Err(Stop::TooMuchWork) } else { Ok(()) }
+        self.meter.spend(1);
+        match () {
+            () if self.meter.is_spent() => Err(Stop::Spent),
+            () if self.n_steps > MAX_STEPS => Err(Stop::TooMuchWork),
+            () => Ok(()),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Candidate, ChosenClaim, MAX_DEVICES, Search, Stop, Wanted};
 use crate::device::pools::{Condition, NodePool, pools_of};
 use crate::device::{DevicesInUse, Requested};
 use crate::state::State;
-use crate::state::device::{CountMode, DeviceUse, NodeScope, Selector};
+use crate::state::device::{CountMode, DeviceUse, Meter, NodeScope, Selector};
 use crate::state::node::NodeRecord;
 
 /// The use of a device that is not to be chosen. It takes from no counters.
@@ -20,6 +20,7 @@ impl<'a> Search<'a> {
         node: &'a NodeRecord,
         in_use: &'a DevicesInUse,
         claims: &'a [&'a Requested],
+        meter: Meter<'a>,
     ) -> Search<'a> {
         let pools = pools_of(state, node, in_use);
         let mut candidates = Vec::new();
@@ -61,6 +62,7 @@ impl<'a> Search<'a> {
             failed: HashSet::new(),
             waste: None,
             n_steps: 0,
+            meter,
         }
     }
 
@@ -122,9 +124,7 @@ impl<'a> Search<'a> {
             for (c, candidate) in
                 self.candidates.iter().enumerate().filter(|(_, candidate)| candidate.pool == i)
             {
-                if self.selects(claim, wanted, candidate).map_err(Stop::Error)?
-                    && self.share_of(wanted.alternative, c).is_some()
-                {
+                if self.selects(claim, wanted, candidate)? && self.share_of(wanted.alternative, c).is_some() {
                     all.push(c);
                 }
             }
@@ -158,21 +158,22 @@ impl<'a> Search<'a> {
         claim: usize,
         wanted: &Wanted<'_>,
         candidate: &Candidate<'_>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Stop> {
         let shape = &candidate.device.shape;
         let all = |selectors: &[Arc<Selector>], what: &dyn Fn() -> String| {
             for (i, selector) in selectors.iter().enumerate() {
-                let selected = shape.selected_by(selector);
-                if !selected.map_err(|error| format!("{}: selector #{i}: {error}", what()))? {
+                let selected = shape.selected_by(selector, &self.meter).ok_or(Stop::Spent)?;
+                let error = |error| Stop::Error(format!("{}: selector #{i}: {error}", what()));
+                if !selected.map_err(error)? {
                     return Ok(false);
                 }
             }
             Ok(true)
         };
+        self.meter.spend(1);
         let class = || format!("class {}", wanted.class.name);
         let of_claim = || format!("claim {}", self.claims[claim].claim);
-        let is_selected: Result<bool, String> = all(&wanted.class.selectors, &class);
-        if !is_selected? || !all(&wanted.alternative.selectors, &of_claim)? {
+        if !all(&wanted.class.selectors, &class)? || !all(&wanted.alternative.selectors, &of_claim)? {
             return Ok(false);
         }
         Ok(candidate.slice.scope != NodeScope::PerDevice

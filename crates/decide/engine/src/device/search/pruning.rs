@@ -70,7 +70,9 @@ impl Search<'_> {
             None => Vec::new(),
         };
         let (taken, constrained) = (&self.taken, &self.constrained);
-        format!("{} {} {held:?} {taken:?} {constrained:?} {alternatives:?}", at.claim, at.request)
+        let key = format!("{} {} {held:?} {taken:?} {constrained:?} {alternatives:?}", at.claim, at.request);
+        self.meter.spend(self.candidates.len() / 8 + key.len());
+        key
     }
 
     /// Whether enough devices are left for the rest of the request, and for each later request of the claim.
@@ -99,10 +101,11 @@ impl Search<'_> {
         let wanted = self.at(at);
         let claim = self.claims[at.claim];
         let could_be = |candidate: &usize| {
+            self.meter.spend(1 + claim.spec.constraints.len());
             let device = self.candidates[*candidate].device;
             self.is_free(at, *candidate)
                 && tolerates(wanted.alternative, device)
-                && self.selects(at.claim, wanted, &self.candidates[*candidate]) == Ok(true)
+                && matches!(self.selects(at.claim, wanted, &self.candidates[*candidate]), Ok(true))
                 && self.has_capacity(wanted.alternative, *candidate)
                 && claim.spec.constraints.iter().enumerate().all(|(i, constraint)| {
                     let added =
@@ -129,7 +132,7 @@ impl Search<'_> {
     fn could_take(&self, claim: usize, wanted: &Wanted<'_>, candidate: usize) -> bool {
         let found = &self.candidates[candidate];
         tolerates(wanted.alternative, found.device)
-            && self.selects(claim, wanted, found) == Ok(true)
+            && matches!(self.selects(claim, wanted, found), Ok(true))
             && consumed(&wanted.alternative.capacity, &found.device.shape.capacity).is_some_and(|share| {
                 let suffices = |(name, amount): (&String, &Quantity)| {
                     found.device.shape.capacity.get(name).is_some_and(|capacity| *amount <= capacity.value)

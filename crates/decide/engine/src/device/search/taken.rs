@@ -173,6 +173,7 @@ impl<'a> Search<'a> {
         device: &'a DeviceRecord,
     ) -> Option<SmallVec<[(usize, &'a DeviceAttribute); 2]>> {
         let mut values = SmallVec::new();
+        self.meter.spend(self.constraints_of(claim).len());
         for (i, constraint) in self.constraints_of(claim).iter().enumerate() {
             match self.adds_to(claim, i, constraint, request, alternative, device) {
                 Added::NotConcerned => {}

@@ -88,21 +88,7 @@ struct AllocatableClaims<'a> {
 
 impl Filter for AllocatableClaims<'_> {
     fn check(&self, node: NodeRef<'_>) -> Option<Rejection> {
-        match self.on(node) {
-            NodeVerdict::Fits(_) => None,
-            // kube-scheduler says that no removal of pods helps.
-            NodeVerdict::Rejected(reason @ (CANNOT_ALLOCATE | INVALID_POOLS))
-                if self.context.preempts_for_devices() =>
-            {
-                Some(Rejection { status: Status::Unschedulable, ..unresolvable(reason.to_owned()) })
-            }
-            NodeVerdict::Rejected(reason) => Some(unresolvable(reason.to_owned())),
-            NodeVerdict::Refused(refusal) => Some(refusal.rejection),
-            NodeVerdict::Error(error) => {
-                let error = format!("running \"DynamicResources\" filter plugin: {error}");
-                Some(Rejection { status: Status::Error, ..unresolvable(error) })
-            }
-        }
+        self.rejection(self.on(node))
     }
 
     fn can_fail(&self) -> bool {
@@ -124,10 +110,11 @@ impl Filter for AllocatableClaims<'_> {
     }
 
     fn verdicts(&self, node: NodeRef<'_>) -> Vec<Verdict> {
-        if let NodeVerdict::Refused(refusal) = self.on(node) {
-            return self.refused(*refusal);
-        }
-        let Some(rejection) = self.check(node) else { return Vec::new() };
+        let rejection = match self.on(node) {
+            NodeVerdict::Refused(refusal) => return self.refused(*refusal),
+            found => self.rejection(found),
+        };
+        let Some(rejection) = rejection else { return Vec::new() };
         let reason = rejection.reasons.first().cloned().unwrap_or_default();
         let verdict = |detail: String, term: String| {
             let verdict = Verdict::new(Plugin::DynamicResources, rejection.status, "", detail).term(term);
@@ -165,6 +152,24 @@ impl Filter for AllocatableClaims<'_> {
 }
 
 impl AllocatableClaims<'_> {
+    fn rejection(&self, found: NodeVerdict) -> Option<Rejection> {
+        match found {
+            NodeVerdict::Fits(_) => None,
+            // kube-scheduler says that no removal of pods helps.
+            NodeVerdict::Rejected(reason @ (CANNOT_ALLOCATE | INVALID_POOLS))
+                if self.context.preempts_for_devices() =>
+            {
+                Some(Rejection { status: Status::Unschedulable, ..unresolvable(reason.to_owned()) })
+            }
+            NodeVerdict::Rejected(reason) => Some(unresolvable(reason.to_owned())),
+            NodeVerdict::Refused(refusal) => Some(refusal.rejection),
+            NodeVerdict::Error(error) => {
+                let error = format!("running \"DynamicResources\" filter plugin: {error}");
+                Some(Rejection { status: Status::Error, ..unresolvable(error) })
+            }
+        }
+    }
+
     fn on(&self, node: NodeRef<'_>) -> NodeVerdict {
         let state = self.context.state;
         let in_use = DevicesInUse::on(state, node.record, node.device_delta(), self.devices);

@@ -54,6 +54,8 @@ struct Term<'a> {
     term: &'a PodTerm,
     matcher: MatcherId,
     counters: Vec<(TopologyId, &'a Counter)>,
+    /// Of affinity: the pods whose existence means that the pod is not the first of its group.
+    group: Vec<(TopologyId, &'a Counter)>,
 }
 
 pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
@@ -63,7 +65,7 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     let requirement = |compiled| {
         let terms = terms(state, compiled, &rules.required_affinity);
         let matches_itself = terms.first().is_some_and(|t| matched.binary_search(&t.matcher).is_ok());
-        let no_pod_matches = terms.iter().all(|t| t.counters.iter().all(|(_, c)| c.is_empty()));
+        let no_pod_matches = terms.iter().all(|t| t.group.iter().all(|(_, c)| c.is_empty()));
         Requirement { matches_itself, no_pod_matches, terms }
     };
     let affinity: Vec<_> = rule_set.affinity_requirements().map(requirement).collect();
@@ -81,8 +83,11 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
 fn terms<'a>(state: &'a State, compiled: &'a [RequiredTerm], terms: &'a [PodTerm]) -> Vec<Term<'a>> {
     let term = |required: &'a RequiredTerm| {
         let matcher = state.matchers.get(required.matcher);
-        let counters = required.topologies.iter().filter_map(|t| Some((*t, matcher.matching_in(*t)?)));
-        Term { term: &terms[required.index], matcher: required.matcher, counters: counters.collect() }
+        let counters = |topologies: &[TopologyId]| {
+            topologies.iter().filter_map(|t| Some((*t, matcher.matching_in(*t)?))).collect()
+        };
+        let (counters, group) = (counters(&required.topologies), counters(&required.group_topologies));
+        Term { term: &terms[required.index], matcher: required.matcher, counters, group }
     };
     compiled.iter().map(term).collect()
 }
@@ -107,7 +112,7 @@ impl Term<'_> {
     fn is_matched_by_no_pod(&self, state: &State, node: NodeRef<'_>) -> bool {
         let more = node.more_matching(self.matcher);
         if node.elsewhere().next().is_some() {
-            return self.counters.iter().all(|(topology, counter)| {
+            return self.group.iter().all(|(topology, counter)| {
                 let nodes = node.elsewhere().map(|(id, delta)| (id, delta.matching(self.matcher)));
                 let nodes = nodes.chain([(node.id, more)]);
                 let nodes = nodes.filter(|(id, _)| state.topologies.domain(*topology, *id).is_some());
@@ -115,7 +120,7 @@ impl Term<'_> {
                 counter.iter().map(|(_, tally)| tally.count).sum::<i64>() + more == 0
             });
         }
-        self.counters.iter().all(|(topology, counter)| match state.topologies.domain(*topology, node.id) {
+        self.group.iter().all(|(topology, counter)| match state.topologies.domain(*topology, node.id) {
             Some(domain) if more != 0 => {
                 let here = counter.get(domain).count;
                 here + more == 0 && counter.n_domains() == usize::from(here > 0)
@@ -208,10 +213,10 @@ impl Filter for RequiredPodAffinity<'_> {
         let count = |topology, counter, limit: u32| {
             Some(tally(topology, counter)?.count.min(max_pods + i64::from(limit)))
         };
-        for (topology, counter) in self.affinity_terms().flat_map(|t| &t.counters) {
+        for term in self.affinity_terms() {
             // Whether no pod matches, or those of one domain only: the node may be in it.
-            inputs.push(counter.n_domains().min(2) as i64);
-            inputs.extend(count(*topology, counter, 0));
+            inputs.extend(term.group.iter().map(|(_, counter)| counter.n_domains().min(2) as i64));
+            inputs.extend(term.counters.iter().filter_map(|(t, counter)| count(*t, counter, 0)));
         }
         for term in &self.anti_affinity {
             inputs
@@ -252,8 +257,7 @@ impl Filter for RequiredPodAffinity<'_> {
                 continue;
             }
             let detail = of.describe(term);
-            let elsewhere =
-                term.counters.iter().map(|(_, c)| c.iter().map(|(_, t)| t.count).sum::<i64>()).max();
+            let elsewhere = term.group.iter().map(|(_, c)| c.iter().map(|(_, t)| t.count).sum::<i64>()).max();
             let verdict = Verdict::new(
                 Plugin::InterPodAffinity,
                 Status::UnschedulableAndUnresolvable,

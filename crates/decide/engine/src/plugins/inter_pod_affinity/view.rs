@@ -117,8 +117,9 @@ pub(super) const MAX_AFFINITY_TERMS: usize = 63;
 pub(crate) struct InterPod {
     /// Required affinity. One of the topologies of each term has to match.
     affinity: Vec<SmallVec<[Source; 1]>>,
-    /// The requirements of affinity that the pod satisfies itself, as bits of their terms.
-    own: SmallVec<[u64; 1]>,
+    /// The requirements of affinity that the pod satisfies itself: the bits of their terms, and the counters that are empty
+    /// while the pod is the first of its group.
+    own: SmallVec<[(u64, SmallVec<[Source; 1]>); 1]>,
     /// Required anti-affinity without a limit, the pod's own and that of existing pods: all of these have to be zero.
     anti_affinity: Vec<Source>,
     limits: Vec<Limit>,
@@ -151,7 +152,10 @@ impl InterPod {
                 let bits = ((1 << terms.len()) - 1) << n_terms;
                 n_terms += terms.len();
                 if signature.matched.binary_search(&terms[0].matcher).is_ok() {
-                    rules.own.push(bits);
+                    let group = terms.iter().flat_map(|term| {
+                        term.group_topologies.iter().map(|t| source(Kind::Matching, term.matcher, *t))
+                    });
+                    rules.own.push((bits, group.collect()));
                 }
             }
             for term in &rule_set.required_anti_affinity {
@@ -275,9 +279,8 @@ impl InterPod {
 
     /// Bits of the required affinity terms of whose group the pod is the first now.
     pub(crate) fn terms_as_first(&self, state: &State) -> u64 {
-        let terms = |bits: u64| self.affinity.iter().enumerate().filter(move |(i, _)| bits >> i & 1 == 1);
-        let is_first = |bits: &u64| terms(*bits).all(|(_, term)| term.iter().all(|s| s.is_empty(state)));
-        self.own.iter().copied().filter(is_first).fold(0, |all, bits| all | bits)
+        let own = self.own.iter().filter(|(_, group)| group.iter().all(|source| source.is_empty(state)));
+        own.fold(0, |all, (bits, _)| all | bits)
     }
 
     /// Evaluates the topologies with several nodes per domain for a cell.

@@ -17,6 +17,7 @@ mod selector;
 mod shape;
 mod taken;
 mod update;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::AtomicU64;
@@ -41,6 +42,8 @@ pub(crate) use self::release::ReleasedClaims;
 pub(crate) use self::scope::NodeScope;
 pub(crate) use self::selector::Selector;
 pub(crate) use self::shape::Shape;
+pub use self::work::DeviceWork;
+pub(crate) use self::work::Meter;
 
 /// The prefix of the extended resource that every class provides under its own name.
 const CLASS_RESOURCE_PREFIX: &str = "deviceclass.resource.kubernetes.io/";

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use berth_api::rules::{DeviceSelector, SelectedDevice};
 
+use super::work::Meter;
+
 /// The result of a selector: whether it selects the device, or kube-scheduler's words for why it cannot be evaluated.
 pub(crate) type Selected = Result<bool, Arc<str>>;
 
@@ -29,11 +31,17 @@ impl Selector {
         Selector { number, expression: expression.into(), compiled }
     }
 
-    pub(super) fn matches(&self, device: &SelectedDevice<'_>) -> Selected {
+    /// None if it takes more than is left.
+    pub(super) fn matches(&self, device: &SelectedDevice<'_>, meter: &Meter<'_>) -> Option<Selected> {
         #[cfg(test)]
         tests::N_EVALUATED.set(tests::N_EVALUATED.get() + 1);
-        let selector = self.compiled.as_ref().map_err(Arc::clone)?;
-        selector.matches(device).map_err(|error| format!("CEL runtime error: {error}").into())
+        let selector = match &self.compiled {
+            Ok(selector) => selector,
+            Err(error) => return Some(Err(error.clone())),
+        };
+        let (matches, took) = selector.matches_within(device, meter.left());
+        meter.spend(took as usize);
+        matches.map(|matches| matches.map_err(|error| format!("CEL runtime error: {error}").into()))
     }
 }
 

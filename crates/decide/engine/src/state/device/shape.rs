@@ -10,6 +10,7 @@ use berth_api::rules::SelectedDevice;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::selector::{Selected, Selector};
+use super::work::Meter;
 
 /// Results kept for one shape. Selectors come and go with claims.
 const MAX_RESULTS: usize = 256;
@@ -53,25 +54,27 @@ impl Shape {
         hasher.finish()
     }
 
-    /// Whether a selector selects devices of this shape.
-    pub(crate) fn selected_by(&self, selector: &Selector) -> Selected {
+    /// Whether a selector selects devices of this shape; none if that takes more than is left.
+    pub(crate) fn selected_by(&self, selector: &Selector, meter: &Meter<'_>) -> Option<Selected> {
+        meter.spend(1);
         let known =
             self.results.read().unwrap_or_else(PoisonError::into_inner).get(&selector.number).cloned();
-        known.unwrap_or_else(|| {
-            let device = SelectedDevice {
-                driver: &self.driver,
-                allow_multiple_allocations: self.allows_multiple,
-                attributes: &self.attributes,
-                capacity: &self.capacity,
-            };
-            let result = selector.matches(&device);
-            let mut results = self.results.write().unwrap_or_else(PoisonError::into_inner);
-            if results.len() >= MAX_RESULTS {
-                results.clear();
-            }
-            results.insert(selector.number, result.clone());
-            result
-        })
+        if known.is_some() {
+            return known;
+        }
+        let device = SelectedDevice {
+            driver: &self.driver,
+            allow_multiple_allocations: self.allows_multiple,
+            attributes: &self.attributes,
+            capacity: &self.capacity,
+        };
+        let result = selector.matches(&device, meter)?;
+        let mut results = self.results.write().unwrap_or_else(PoisonError::into_inner);
+        if results.len() >= MAX_RESULTS {
+            results.clear();
+        }
+        results.insert(selector.number, result.clone());
+        Some(result)
     }
 
     /// The value of an attribute by its name with domain; attributes without a domain have that of the driver.

@@ -126,8 +126,14 @@ impl State {
             }
             let topologies = self.topologies_of(&term.topology, &mut draft.uses);
             let kind = ExistingTermKind::RequiredAffinity;
+            let mut group_topologies = topologies.clone();
+            if term.dialect == Dialect::Proposal {
+                group_topologies = smallvec![TopologyId::NODE];
+                self.retain_query(&query);
+                self.matcher(smallvec![query.clone()], [TopologyId::NODE], [], &mut draft.uses);
+            }
             let matcher = self.preference(query, &topologies, term.dialect, kind, 1, draft);
-            compiled.push(RequiredTerm { index, matcher, topologies, limit: 0 });
+            compiled.push(RequiredTerm { index, matcher, topologies, group_topologies, limit: 0 });
         }
         let n_v1 = terms.iter().take_while(|term| term.dialect == Dialect::V1).count();
         let of_v1 = &mut compiled[..n_v1];
@@ -189,7 +195,8 @@ impl State {
                 kind,
                 weight: 1,
             }));
-            compiled.push(RequiredTerm { index, matcher, topologies, limit });
+            let group_topologies = SmallVec::new();
+            compiled.push(RequiredTerm { index, matcher, topologies, group_topologies, limit });
         }
         compiled.into()
     }

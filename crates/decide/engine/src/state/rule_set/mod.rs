@@ -39,6 +39,9 @@ pub(crate) struct RequiredTerm {
     pub(crate) index: usize,
     pub(crate) matcher: MatcherId,
     pub(crate) topologies: SmallVec<[TopologyId; 1]>,
+    /// Of affinity: the topologies in which no pod may match for the rule of the first pod. In the proposals, pods on any node
+    /// count ("no other such pods anywhere"); in v1, those on nodes with the topology key.
+    pub(crate) group_topologies: SmallVec<[TopologyId; 1]>,
     /// Of anti-affinity: how many other matching pods may share a domain.
     pub(crate) limit: u32,
 }

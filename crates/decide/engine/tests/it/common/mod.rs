@@ -6,7 +6,7 @@ use berth_api::config::{Profile, SchedulerConfig};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::rules::Selector;
-use berth_engine::{Cluster, PreparedPod, Settings};
+use berth_engine::{Cluster, DeviceWork, PreparedPod, Settings};
 use berth_testkit::generate::Operation;
 use berth_testkit::naive::{Options, World};
 use berth_testkit::text;
@@ -84,6 +84,7 @@ pub fn settings(profile: &Profile, options: &Options) -> Settings {
         exempt_from_v1: options.exempt_for_v1,
         all_topologies: options.all_topologies.clone(),
         all_node_attributes: true,
+        device_work: DeviceWork::default(),
     }
 }
 

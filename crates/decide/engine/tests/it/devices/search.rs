@@ -94,3 +94,74 @@ fn a_search_that_ends_at_its_limit_says_so_and_is_counted() {
     let said = "0/1 nodes are available: 1 the search for devices on the node ended at its limit of work.";
     assert_eq!((world.placed("p"), world.cluster.n_cut_device_searches() > 0), (said.to_owned(), true));
 }
+
+/// A selector that takes many steps, and holds for devices with this serial.
+fn costly(serial: &str) -> String {
+    let list = (1..=20).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
+    let loops = format!("[{list}].all(x, [{list}].all(y, [{list}].all(z, x + y + z > 0)))");
+    select(&format!("{loops} && device.attributes[\"gpu.example.com\"].serial == \"{serial}\""))
+}
+
+fn serials(node: usize, n: usize) -> String {
+    devices(n, |i| format!("serial: {{string: s{node}{i}}}"))
+}
+
+#[test]
+fn searches_on_many_nodes_that_each_stay_within_their_limit_share_one_budget() {
+    let (none, fails) = (
+        select("device.driver == \"no.example.com\""),
+        select("device.attributes[\"gpu.example.com\"].no > 0"),
+    );
+    let mut fields = vec![""; 10];
+    fields.extend([&*none, &*fails]);
+    let slices: String = (0..8).map(|n| slice(&format!("n{n}"), &serials(n, 14))).collect();
+    let other = pod_with_claim("other", &requests(&[""]));
+    let mut world = world(&(nodes(8) + CLASS + &slices + &pod_with_claim("p", &requests(&fields)) + &other));
+    let steps = 2_000_000;
+    world.cluster.device_work().allow(steps, 10 * steps);
+    let pod = world.prepare("p");
+    let message = world.cluster.decide(&pod).message().into_owned();
+    assert!(message.contains(" the search for devices on the node ended at its limit of work"), "{message}");
+    assert!(message.contains(" without a search for devices"), "{message}");
+    assert!(world.cluster.device_work().is_cut());
+    let other = world.prepare("other");
+    assert_eq!(world.cluster.decide(&other).node(), Some("n0"), "others have what is left");
+    assert!(!world.cluster.device_work().is_cut());
+}
+
+#[test]
+fn selectors_that_cost_more_than_the_budget_of_a_decision_continue_in_the_next_one() {
+    let slices: String = (0..3).map(|n| slice(&format!("n{n}"), &serials(n, 4))).collect();
+    let p = pod_with_claim("p", &requests(&[&costly("s23")]));
+    let q = pod_with_claim("q", &requests(&[""]));
+    let mut world = world(&(nodes(3) + CLASS + &slices + &p + &q));
+    let (p, q) = (world.prepare("p"), world.prepare("q"));
+    let steps = 300_000;
+    let mut n_cut = 0;
+    let placed = loop {
+        world.cluster.device_work().allow(steps, steps);
+        let outcome = world.cluster.decide(&p);
+        if !world.cluster.device_work().is_cut() {
+            break outcome;
+        }
+        assert!(outcome.message().contains("without a search for devices"), "{}", outcome.message());
+        assert!(n_cut < 100, "a decision goes on where the last one ended");
+        n_cut += 1;
+        world.cluster.device_work().allow(1000, 1000);
+        assert!(world.cluster.decide(&q).node().is_some(), "another pod is not kept waiting");
+    };
+    assert!(n_cut > 1, "{n_cut}");
+    assert_eq!(placed.node(), Some("n2"));
+}
+
+#[test]
+fn no_pod_is_preempted_for_one_whose_devices_were_not_looked_for() {
+    let slices: String = (0..3).map(|n| slice(&format!("n{n}"), &serials(n, 4))).collect();
+    let mut world = world(&(nodes(3) + CLASS + &slices + &pod_with_claim("p", &requests(&[&costly("s00")]))));
+    let pod = world.prepare("p");
+    world.cluster.device_work().allow(1000, 1000);
+    assert_eq!(world.cluster.decide(&pod).node(), None);
+    let preemption = world.cluster.preempt(&pod, &[]);
+    let said = preemption.message().unwrap_or_default();
+    assert!(said.starts_with("preemption: without a search for devices"), "{said}");
+}

@@ -2,6 +2,7 @@
 
 use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
+use berth_api::syntax::shell::Command;
 use berth_rebalance::{Goal, Request};
 use berth_simulate::what_if::{Change as WhatIfChange, WhatIf};
 use berth_simulate::{Repair, Simulation, SimulationOptions};
@@ -82,7 +83,7 @@ fn a_class_whose_devices_satisfy_the_request_is_found() {
         find(&found, "use the device class any instead of gpu in request gpu of ResourceClaimTemplate gpus");
     assert_eq!((repair.cost, repair.node.as_str()), (20, "a"));
     assert_eq!(
-        repair.commands,
+        repair.commands.iter().map(Command::to_string).collect::<Vec<_>>(),
         [
             "kubectl get resourceclaimtemplate -n default gpus -o json | kubectl patch --local -f - --type=json -p \
              '[{\"op\":\"replace\",\"path\":\"/spec/spec/devices/requests/0/exactly/deviceClassName\",\"value\":\"any\"}]' -o json | kubectl \
@@ -112,7 +113,7 @@ fn a_pod_that_has_the_device_moves_to_another_one() {
     let (found, mut simulation) = repairs(&objects(1));
     let repair = find(&found, "move default/r from a to b");
     assert_eq!(
-        (repair.node.as_str(), repair.commands.join("\n")),
+        (repair.node.as_str(), Command::lines(&repair.commands)),
         ("a", "berth rebalance --live --for default/pending\nkubectl delete pod -n default r".to_owned())
     );
     // Devices are where they were before the search.
@@ -164,7 +165,7 @@ fn an_added_node_has_the_devices_of_the_node_that_it_resembles() {
     for text in
         ["\"kind\":\"Node\"", "\"kind\":\"ResourceSlice\"", "\"nodeName\":\"new-node\"", "\"name\":\"gpu-0\""]
     {
-        assert!(command.contains(text), "{text}: {command}");
+        assert!(command.to_string().contains(text), "{text}: {command}");
     }
     assert_eq!(simulation.cluster().device_models()[0].n_devices, 1);
 }

@@ -1,5 +1,7 @@
 //! Changes of the pending pod and of its workload, and moved pods.
 
+use berth_api::syntax::shell::Command;
+
 use super::*;
 
 #[test]
@@ -76,7 +78,7 @@ fn a_change_of_the_pending_workload_comes_before_one_of_nodes_and_says_what_it_r
     assert!(repairs.iter().any(|repair| repair == "remove the taint x:NoSchedule of b"), "{repairs:?}");
     let (added, relaxed) = (explained.repairs.last(), explained.repairs.first());
     let commands =
-        |repair: Option<&Repair>| repair.map(|repair| repair.commands.join("\n")).unwrap_or_default();
+        |repair: Option<&Repair>| repair.map(|repair| Command::lines(&repair.commands)).unwrap_or_default();
     assert!(commands(added).contains("kubectl apply -f -"), "{}", commands(added));
     // A StatefulSet does not replace a pending pod of an earlier template.
     assert!(commands(relaxed).ends_with("kubectl delete pod -n default web-2"), "{}", commands(relaxed));
@@ -101,8 +103,11 @@ fn a_rule_that_a_policy_added_is_repaired_at_the_policy() {
         |repair: &&Repair| matches!(repair.changes[..], [Change::Relax { policy: Some(_), .. }]);
     let repair = explained.repairs.iter().find(is_of_policy).expect("the rule can be relaxed");
     let [patch, delete] = repair.commands.as_slice() else { panic!("{:?}", repair.commands) };
-    assert!(patch.starts_with("kubectl patch -n default placementpolicies pool --type=json"), "{patch}");
-    assert_eq!(*delete, format!("kubectl delete pod -n default {name}"));
+    assert!(
+        patch.to_string().starts_with("kubectl patch -n default placementpolicies pool --type=json"),
+        "{patch}"
+    );
+    assert_eq!(delete.to_string(), format!("kubectl delete pod -n default {name}"));
     assert!(repair.restarts == 0 && repair.blast_radius == Reach::Policy);
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::Pod;
+use berth_apiserver::ServerOptions;
 use berth_client::connect::Connection;
 use berth_controllers::ControllerOptions;
 use berth_enforcer::{EnforcerOptions, Graces, Handle, HoldOptions, HoldPeriod, LimitOptions, Status};
@@ -80,7 +81,11 @@ pub fn held_for(millis: u64) -> HoldOptions {
 impl World {
     /// Nodes `node-1` (or `node-01`) to `node-n`, assigned in turn to `zone-1` to `zone-z`.
     pub async fn start(n_nodes: usize, n_zones: usize) -> World {
-        let server = TestServer::start().await;
+        World::start_with(ServerOptions::default(), n_nodes, n_zones).await
+    }
+
+    pub async fn start_with(options: ServerOptions, n_nodes: usize, n_zones: usize) -> World {
+        let server = TestServer::start_with(options).await;
         let journal = Journal::start(server.client.clone()).await;
         let mut options = ControllerOptions::default();
         options.node_monitor_grace_period = LONG;

@@ -168,8 +168,8 @@ impl DeviceWriter {
                 if add_finalizer(&mut found) {
                     found = self.bind(write, Method::PUT, &path, &found).await?;
                 }
-                // It is made of texts, numbers and lists of them, and so can be written.
-                found["status"]["allocation"] = serde_json::to_value(allocation).unwrap_or_default();
+                found["status"]["allocation"] = serde_json::to_value(allocation)
+                    .map_err(|error| failed(format!("claim {}: its allocation: {error}", claim.claim)))?;
             }
             (ClaimStep::Nothing, _) => return Ok(Some(state)),
             (ClaimStep::Reserve(_) | ClaimStep::ReserveLater, Some(_)) if is_reserved => {

@@ -6,6 +6,7 @@ mod nearness;
 use berth_api::rules::PodRequests;
 use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::quantity::with_unit;
+use berth_api::syntax::shell::Command;
 use berth_engine::{DomainSummary, FeasibleNodes, TermSummary, Verdict};
 use berth_simulate::{PodClaim, PodExplanation, PodPreemption, Repair, SimulatedPod};
 use maud::{Markup, html};
@@ -271,7 +272,7 @@ fn repairs(explained: &PodExplanation, attempts: &[Markup]) -> Markup {
                                     @if !repair.commands.is_empty() { button.small type="button" data-copy={ "repair-" (i) } { "Copy" } }
                                 }
                             }
-                            @if !repair.commands.is_empty() { pre tabindex="0" { code id={ "repair-" (i) } { (repair.commands.join("\n")) } } }
+                            @if !repair.commands.is_empty() { pre tabindex="0" { code id={ "repair-" (i) } { (Command::lines(&repair.commands)) } } }
                         }
                     }
                 }

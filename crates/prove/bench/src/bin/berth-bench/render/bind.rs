@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{counted, grouped};
 use berth_bench::bind::PartTime;
-use berth_terminal::output::{BAD, GOOD};
+use berth_terminal::output::{BAD, GOOD, NL};
 use berth_terminal::table::{Cell, Table};
 
 use super::engine::mebibytes;
@@ -105,7 +105,7 @@ fn clients(out: &mut impl Write, size: &BindSize) -> io::Result<()> {
     if size.clients.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nother clients with {}:", counted(size.nodes, "node"))?;
+    writeln!(out, "{NL}other clients with {}:", counted(size.nodes, "node"))?;
     let mut table = Table::new(["REQUESTS", "NUMBER", "MEDIAN", "SLOWEST", "PODS/S MEANWHILE"]);
     for probe in &size.clients {
         let ms = |ms: f64| Cell::from(format!("{ms:.1} ms"));

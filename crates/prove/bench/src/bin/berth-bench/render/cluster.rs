@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::engine::mebibytes;
 use crate::cluster::{console, list, settle, webhook};
 use berth_api::syntax::format::{counted, grouped};
+use berth_terminal::output::NL;
 use berth_terminal::table::{Cell, Table};
 
 fn rate(per_second: f64) -> String {
@@ -38,7 +39,7 @@ pub fn settle(out: &mut impl Write, report: &settle::SettleReport) -> io::Result
     let probe = &report.probe;
     writeln!(
         out,
-        "latency of an external GET meanwhile: p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms\n",
+        "latency of an external GET meanwhile: p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms{NL}",
         probe.p50_us / 1000.0,
         probe.p99_us / 1000.0,
         probe.max_us / 1000.0
@@ -74,7 +75,7 @@ pub fn list(out: &mut impl Write, report: &list::ListReport) -> io::Result<()> {
         ]);
     }
     table.write(out, "")?;
-    writeln!(out, "\n{}, {} per page", counted(report.pods, "pod"), grouped(report.page))
+    writeln!(out, "{NL}{}, {} per page", counted(report.pods, "pod"), grouped(report.page))
 }
 
 /// The benchmark `webhook`: rates and latencies.
@@ -93,7 +94,7 @@ pub fn webhook(out: &mut impl Write, report: &webhook::WebhookReport) -> io::Res
         ]);
     }
     table.write(out, "")?;
-    writeln!(out, "\n{}, {}", counted(report.nodes, "node"), counted(report.connections, "connection"))
+    writeln!(out, "{NL}{}, {}", counted(report.nodes, "node"), counted(report.connections, "connection"))
 }
 
 /// The benchmark `console`: times and sizes.
@@ -106,7 +107,7 @@ pub fn console(out: &mut impl Write, report: &console::ConsoleReport) -> io::Res
         table.row([path, status, size.into(), ms(page.first_ms), ms(page.again_ms)]);
     }
     table.write(out, "")?;
-    writeln!(out, "\n{}, {}", counted(report.nodes, "node"), counted(report.pods, "pod"))?;
+    writeln!(out, "{NL}{}, {}", counted(report.nodes, "node"), counted(report.pods, "pod"))?;
     writeln!(out, "memory of the engine's state: {}", mebibytes(report.engine_bytes))?;
     writeln!(out, "memory of the console above that: {}", mebibytes(report.console_bytes))?;
     let open = &report.open;

@@ -8,7 +8,7 @@ use berth_bench::ops::Op;
 use berth_bench::rebalance::RebalanceReport;
 use berth_bench::workload::{Status, WorkloadReport};
 use berth_bench::{check, churn, dra, enforce, groups, load, preempt, scale, soak, volumes};
-use berth_terminal::output::{ATTENTION, BAD, GOOD};
+use berth_terminal::output::{ATTENTION, BAD, GOOD, NL};
 use berth_terminal::table::{Cell, Table};
 
 /// Violations that are shown of one case.
@@ -75,7 +75,7 @@ pub fn scale(out: &mut impl Write, report: &scale::ScaleReport) -> io::Result<()
     table.write(out, "")?;
     writeln!(
         out,
-        "\n{}, {}, seed {}: setup {:.2} s, decisions {:.2} s, pod preparation {:.2} s, {} unplaced",
+        "{NL}{}, {}, seed {}: setup {:.2} s, decisions {:.2} s, pod preparation {:.2} s, {} unplaced",
         counted(report.nodes, "node"),
         counted(report.pods, "pod"),
         report.seed,
@@ -126,7 +126,7 @@ pub fn volumes(out: &mut impl Write, report: &volumes::VolumesReport) -> io::Res
     }
     table.write(out, "")?;
     let (nodes, pods) = (counted(report.nodes, "node"), counted(report.pods, "pod"));
-    writeln!(out, "\n{nodes}, {pods} per case, seed {}", report.seed)?;
+    writeln!(out, "{NL}{nodes}, {pods} per case, seed {}", report.seed)?;
     if report.n_violations() == 0 {
         return writeln!(out, "{GOOD}verified{GOOD:#}: no rule violated");
     }
@@ -154,7 +154,7 @@ pub fn dra(out: &mut impl Write, report: &dra::DraReport) -> io::Result<()> {
     let (nodes, pods) = (counted(report.nodes, "node"), counted(report.pods, "pod"));
     writeln!(
         out,
-        "\n{nodes} with {} each, {pods} per case, seed {}",
+        "{NL}{nodes} with {} each, {pods} per case, seed {}",
         counted(report.devices, "device"),
         report.seed
     )?;
@@ -181,7 +181,7 @@ pub fn churn(out: &mut impl Write, report: &churn::ChurnReport) -> io::Result<()
     }
     table.write(out, "")?;
     let (nodes, pods) = (counted(report.nodes, "node"), counted(report.pods, "pod"));
-    writeln!(out, "\n{nodes}, {pods} per round, seed {}", report.seed)?;
+    writeln!(out, "{NL}{nodes}, {pods} per round, seed {}", report.seed)?;
     if let (Some(memory), Some(rate)) = (report.memory_growth, report.rate_change) {
         writeln!(
             out,
@@ -209,7 +209,7 @@ pub fn soak(out: &mut impl Write, report: &soak::SoakReport) -> io::Result<()> {
     }
     table.write(out, "")?;
     let (nodes, pods) = (counted(report.nodes, "node"), counted(report.pods, "pod"));
-    writeln!(out, "\n{nodes}, about {pods}, {} actions per second", report.actions_per_second)?;
+    writeln!(out, "{NL}{nodes}, about {pods}, {} actions per second", report.actions_per_second)?;
     for trend in &report.trends {
         let percent = if trend.mean > 0.0 { 100.0 * trend.growth_per_hour / trend.mean } else { 0.0 };
         let verdict = if trend.is_flat { "flat" } else { "grows" };
@@ -231,7 +231,7 @@ pub fn preempt(out: &mut impl Write, report: &preempt::PreemptReport) -> io::Res
     table.write(out, "")?;
     writeln!(
         out,
-        "\n{} full of {} of low priority; peak memory {}",
+        "{NL}{} full of {} of low priority; peak memory {}",
         counted(report.nodes, "node"),
         counted(report.low_priority_pods, "pod"),
         mebibytes(report.peak_rss_bytes)
@@ -247,7 +247,7 @@ pub fn groups(out: &mut impl Write, report: &groups::GroupsReport) -> io::Result
     table.row(counts.into_iter().chain(cells(&report.figures)).chain([Cell::from(&report.checksum)]));
     table.write(out, "")?;
     let memory = mebibytes(report.peak_rss_bytes);
-    writeln!(out, "\n{}; peak memory {memory}", counted(report.nodes, "node"))?;
+    writeln!(out, "{NL}{}; peak memory {memory}", counted(report.nodes, "node"))?;
     match report.check.n_violations {
         0 => writeln!(out, "{GOOD}verified{GOOD:#}: no rule violated"),
         n => {
@@ -295,7 +295,7 @@ pub fn enforce(out: &mut impl Write, report: &enforce::EnforceReport) -> io::Res
     table.write(out, "")?;
     writeln!(
         out,
-        "\n{}, {}, {} with rules required during execution; each round violates {}",
+        "{NL}{}, {}, {} with rules required during execution; each round violates {}",
         counted(report.nodes, "node"),
         counted(report.pods, "pod"),
         grouped(report.executing_pods),

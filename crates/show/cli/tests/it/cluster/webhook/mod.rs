@@ -1,6 +1,7 @@
 //! `berth webhook` with the embedded API server over TLS: its answers, and requests during a certificate change or
 //! after a crash.
 
+mod annotations;
 mod answers;
 mod bindings;
 mod certificates;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use berth_api::resource::PODS;
-use berth_apiserver::{ApiServer, ServerOptions, TemporaryDir};
+use berth_apiserver::{ApiServer, ServerOptions, StorageOptions, TemporaryDir};
 use berth_bench::scale::templates::{PodTemplate, templates};
 use berth_bench::scale::{nodes, pod_name};
 use berth_client::call;
@@ -127,7 +127,9 @@ async fn fill(
     (n_nodes, n_pods): (usize, usize),
     progress: &dyn Fn(usize),
 ) -> Result<(), BenchError> {
-    let options = ServerOptions { data_dir: Some(directory.path().join(DATA)), ..ServerOptions::default() };
+    let storage = StorageOptions { max_bytes: u64::MAX, ..StorageOptions::default() };
+    let data_dir = Some(directory.path().join(DATA));
+    let options = ServerOptions { data_dir, storage, ..ServerOptions::default() };
     let server = ApiServer::start(options).await.map_err(|error| BenchError::Other(error.to_string()))?;
     let client = connect::client(server.admin_config())?;
     create(&client, namespace_objects(), 1).await?;
@@ -188,7 +190,9 @@ async fn import(
 /// Without controllers, no other component uses the API server, and nodes need no heartbeats.
 fn start_server(directory: &TemporaryDir) -> Result<(Server, Options), BenchError> {
     let data = directory.path().join(DATA).display().to_string();
-    Server::start(&["apiserver", "--controllers=false", "--data-dir", &data], directory)
+    let large = ["--quota-backend-bytes", "1Ti"];
+    let args = [&["apiserver", "--controllers=false", "--data-dir", &data][..], &large].concat();
+    Server::start(&args, directory)
 }
 
 /// The pod with this number, of the templates in turn, and where it is created.

@@ -1,0 +1,164 @@
+//! Label selectors of pod terms and spread constraints that select nothing, everything, or other pods than intended, and node
+//! selectors that match no node.
+
+use berth_api::object::PodAffinityTerm;
+use berth_api::read::Kind;
+use berth_api::rules::{Requirement, Selector};
+
+use crate::finding::Findings;
+use crate::input::LintInput;
+use crate::nodes::{alternatives, is_satisfiable};
+use crate::severity::Severity;
+use crate::subject::Subject;
+use crate::terms::{Term, shown};
+
+pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
+    for subject in input.subjects() {
+        for (path, term) in subject.written_terms() {
+            written_term(subject, &path, &term, findings);
+        }
+        for (i, constraint) in subject.written.spec.topology_spread_constraints.iter().enumerate() {
+            let path = format!("spec.topologySpreadConstraints[{i}]");
+            absent_keys(subject, &format!("{path}.matchLabelKeys"), &constraint.match_label_keys, findings);
+            if constraint.label_selector.is_none() {
+                let message = "a constraint without labelSelector counts no pod: it has no effect";
+                findings.add_one("null", &subject.object, subject.path(path), message);
+            }
+        }
+        for term in subject.terms() {
+            if term.term.selector.is_everything() {
+                let (term_shown, namespaces) = (term.shown(), &term.term.namespaces);
+                let message =
+                    format!("the {term_shown} is with all pods of {namespaces}, whatever their labels");
+                let path = subject.path(format!("{}.labelSelector", term.path()));
+                findings.add_one("empty", &subject.object, path, message);
+            } else if term.term.selector != Selector::Nothing {
+                matches_nothing(input, subject, term, findings);
+            }
+        }
+        constraints(input, subject, findings);
+        node_rules(input, subject, findings);
+    }
+}
+
+fn written_term(subject: &Subject<'_>, path: &str, term: &PodAffinityTerm, findings: &mut Findings) {
+    absent_keys(subject, &format!("{path}.matchLabelKeys"), &term.match_label_keys, findings);
+    absent_keys(subject, &format!("{path}.mismatchLabelKeys"), &term.mismatch_label_keys, findings);
+    if term.label_selector.is_none() {
+        let (result, severity) = match path.contains(".podAffinity.required") {
+            true => ("it can never be satisfied", Severity::Error),
+            false => ("it has no effect", Severity::Warning),
+        };
+        let message = format!("a term without labelSelector selects no pod: {result}");
+        findings.add_one("null", &subject.object, subject.path(path), message).severity(severity);
+    }
+}
+
+/// Label keys that are to be merged into a selector, and that the pods do not have.
+fn absent_keys(subject: &Subject<'_>, path: &str, keys: &[String], findings: &mut Findings) {
+    let is_absent = |(_, key): &(usize, &String)| !subject.written.metadata.labels.contains_key(*key);
+    for (i, key) in keys.iter().enumerate().filter(is_absent) {
+        let message = format!("the pods have no label {key}: the key is ignored");
+        let path = subject.path(format!("{path}[{i}]"));
+        findings.add_one("match-label-key-absent", &subject.object, path, message);
+    }
+}
+
+fn constraints(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Findings) {
+    for constraint in &subject.rules.spread_constraints {
+        let path = subject.path(format!("{}.labelSelector", constraint.path));
+        if constraint.selector.is_everything() {
+            let message = format!("all pods of {} count, whatever their labels", subject.namespace());
+            findings.add_one("empty", &subject.object, path, message);
+        } else if constraint.selector != Selector::Nothing
+            && !subject.is_in(&subject.spread_set(constraint), &input.namespaces)
+        {
+            let labels: Vec<_> = subject.own_labels().map(|(key, value)| format!("{key}={value}")).collect();
+            let message = format!(
+                "the constraint counts pods with {}, and the pods that have it do not match: they are not spread",
+                shown(&constraint.selector)
+            );
+            findings
+                .add_one("misses-own-pods", &subject.object, path, message)
+                .fix(format!("select labels of the pods: {}", labels.join(", ")));
+        }
+    }
+}
+
+/// A term that selects some pods, none of which is in the input.
+fn matches_nothing(input: &LintInput<'_>, subject: &Subject<'_>, term: Term<'_>, findings: &mut Findings) {
+    let (set, selector) = (term.set(), &term.term.selector);
+    if subject.is_in(&set, &input.namespaces) || input.population.in_set(&set).next().is_some() {
+        return;
+    }
+    // Affinity has another rule for it.
+    let own_key = subject.own_match_label_key(&term.path());
+    if own_key.is_some() && term.required && !term.anti {
+        return;
+    }
+    let message = if let Some(key) = own_key {
+        format!("matchLabelKeys has {key}: no pod of another workload has its value")
+    } else if !selector.is_satisfiable() {
+        format!("no pod can match {}: the requirements contradict each other", shown(selector))
+    } else if input.shows_all_pods(&set.namespaces) {
+        format!("no pod of {} has {}", set.namespaces, shown(selector))
+    } else {
+        return;
+    };
+    let path = subject.path(format!("{}.labelSelector", term.path()));
+    let finding = findings.add_one("matches-nothing", &subject.object, path, message);
+    if let Some(key) = own_key {
+        finding.fix(format!("remove {key} from matchLabelKeys"));
+    } else if input.selects_elsewhere(&set) {
+        finding
+            .severity(Severity::Info)
+            .fix("add the manifests of the selected pods, or correct the selector");
+    } else if let Some(fix) = own_labels(subject, selector) {
+        finding.fix(fix);
+    }
+}
+
+/// If the selector looks like the pod's own labels: the same values or keys.
+fn own_labels(subject: &Subject<'_>, selector: &Selector) -> Option<String> {
+    let is_like = |(key, value): &(&String, &String)| {
+        selector.requirements().iter().any(|r| {
+            r.key() == key.as_str() || matches!(r, Requirement::In(_, values) if values.contains(value))
+        })
+    };
+    let like: Vec<_> =
+        subject.own_labels().filter(is_like).map(|(key, value)| format!("{key}={value}")).collect();
+    (!like.is_empty()).then(|| format!("correct the selector; the pod itself has {}", like.join(", ")))
+}
+
+fn node_rules(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Findings) {
+    let rules = &subject.rules;
+    let has_rules = !rules.node_selector.is_empty() || !rules.required_node_affinity.is_empty();
+    if !has_rules || input.nodes.is_empty() || !input.nodes.matching(rules).is_empty() {
+        return;
+    }
+    // Otherwise no node can ever match, which is another rule.
+    let could_match =
+        alternatives(rules, &input.work).is_none_or(|all| all.iter().any(|all| is_satisfiable(all)));
+    if !could_match {
+        return;
+    }
+    let n_nodes = input.nodes.all().len();
+    let missing = rules
+        .node_selector
+        .iter()
+        .find(|(key, value)| !input.nodes.domains(key).contains_key(value.as_str()));
+    let (path, message) = match missing {
+        Some((key, value)) => {
+            (format!("spec.nodeSelector[{key}]"), format!("none of the {n_nodes} nodes has {key}={value}"))
+        }
+        None => {
+            let path = rules.required_node_affinity.first().map_or("spec.nodeSelector", |rule| &rule.path);
+            (path.to_owned(), format!("none of the {n_nodes} nodes matches"))
+        }
+    };
+    let finding = findings.add_one("matches-nothing", &subject.object, subject.path(path), message);
+    if subject.kind == Kind::DaemonSet {
+        // It may be for nodes that come later, and no pod is pending.
+        finding.severity(Severity::Info);
+    }
+}
