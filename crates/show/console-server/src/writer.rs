@@ -28,7 +28,7 @@ const FIELD_MANAGER: &str = "berth-console";
 pub fn as_client(client: Client) -> WriteFn {
     Arc::new(move |change, _| {
         let client = client.clone();
-        async move { write(client, change).await }.boxed()
+        async move { write(&client, change).await }.boxed()
     })
 }
 

@@ -139,7 +139,7 @@ async fn an_indexed_job_becomes_a_gang_behind_its_feature_gate() {
     assert_eq!(owners(workload), std::slice::from_ref(&job_uid));
     assert_eq!(owners(group), [job_uid, workload_uid]);
 
-    world.delete(&format!("{PODS}/{}", name(&pods[0])), json!({"gracePeriodSeconds": 0})).await;
+    world.delete_with(&format!("{PODS}/{}", name(&pods[0])), json!({"gracePeriodSeconds": 0})).await;
     let is_replaced = |all: &[Value]| all.len() == 3 && all.iter().all(|pod| name(pod) != name(&pods[0]));
     let pods = world.until_listed("a replacement", PODS, is_replaced).await;
     assert!(pods.iter().all(|pod| group_of(pod) == group["metadata"]["name"]), "the replacement is a member");

@@ -58,7 +58,7 @@ async fn pods_are_adopted_released_and_replaced() {
     assert!(!is_deleting(&stray));
 
     let lost = pods.iter().find(|pod| name(pod) != "stray").unwrap();
-    world.delete(&format!("{PODS}/{}", name(lost)), Value::Null).await;
+    world.delete(&format!("{PODS}/{}", name(lost))).await;
     world
         .until_listed("replaced", PODS, |pods| all_ready(4)(pods) && !names(pods).contains(&name(lost)))
         .await;
