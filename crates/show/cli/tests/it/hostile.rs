@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 
 use crate::program::berth;
 
-/// Runs when a shell does not take it as one word, and moves lines and the cursor when a terminal gets it.
-const HOSTILE: &str =
-    "x'; touch ran; '$(touch ran)`touch ran`;touch ran;\n::error::owned\r\u{9b}2J\u{202e}\u{2028}";
+/// Runs when a shell does not take it as one word.
+const COMMAND: &str = "x'; touch ran; '$(touch ran)`touch ran`;touch ran;::error::owned";
+/// Moves lines and the cursor when a terminal gets it. Names with control characters are refused when they are read.
+const CONTROL: &str = "\n::error::owned\r\u{9b}2J\u{202e}\u{2028}";
 
 /// A pending pod that repairs of each kind help: its owner, namespace, container, the node and its taint have hostile names.
 fn objects(text: &str) -> String {
@@ -28,7 +29,7 @@ fn objects(text: &str) -> String {
             {"apiVersion": "example.com/v1", "kind": format!("Kind{text}"), "name": format!("o{text}"), "uid": "u", "controller": true}]},
         "spec": {"nodeSelector": {"disk": format!("{text}2")}, "containers": [
             {"name": format!("c{text}"), "image": "i", "resources": {"requests": {"cpu": "5"}}}]},
-        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": text, "message": text}]},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": CONTROL, "message": format!("{text}{CONTROL}")}]},
     });
     json!({"apiVersion": "v1", "kind": "List", "items": [node, pod]}).to_string()
 }
@@ -52,7 +53,7 @@ fn names_of_objects_were_commands_of_the_shell_the_terminal_and_the_log() {
             folder.write(program, "#!/bin/sh\nprintf '%s\\0' \"${0##*/}\" \"$@\" >> called\nprintf x\n");
         fs::set_permissions(stub, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    for text in [HOSTILE, "::error::owned"] {
+    for text in [COMMAND, "::error::owned"] {
         folder.write("objects.json", objects(text));
         let namespace = format!("s{text}");
         let commands: [&[&str]; 8] = [
@@ -92,7 +93,7 @@ fn names_of_objects_were_commands_of_the_shell_the_terminal_and_the_log() {
             assert!(!folder.0.join("ran").exists(), "{command}");
         }
     }
-    let ran = berth(&folder.0, &["simulate", &format!("--{HOSTILE}")], b"");
+    let ran = berth(&folder.0, &["simulate", &format!("--{COMMAND}{CONTROL}")], b"");
     assert!(
         ran.code == 2 && !ran.stderr.lines().any(|line| line.contains(is_obeyed) || line.starts_with("::")),
         "{}",
