@@ -69,11 +69,6 @@ impl Server {
         memory_of(&self.child.id().to_string(), "VmRSS")
     }
 
-    /// Open file descriptors; Linux only.
-    pub fn n_files(&self) -> Option<u64> {
-        Some(fs::read_dir(format!("/proc/{}/fd", self.child.id())).ok()?.count() as u64)
-    }
-
     /// CPU time; Linux only.
     pub fn cpu_time(&self) -> Option<Duration> {
         cpu_time(&self.child.id().to_string())
