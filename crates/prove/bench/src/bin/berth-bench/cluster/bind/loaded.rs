@@ -28,7 +28,6 @@ const DATA: &str = "data";
 
 /// An API server with nodes and pending pods.
 pub struct Loaded {
-    pub n_nodes: usize,
     pub n_pods: usize,
     pub templates: Arc<[PodTemplate]>,
     pub server: Server,
@@ -67,7 +66,6 @@ impl Loaded {
         let rss_bytes = server.rss_bytes();
         let client = options.client().await?;
         Ok(Loaded {
-            n_nodes,
             n_pods,
             templates,
             server,
