@@ -27,7 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   berth-bench affinity/performance-config.yaml --case SchedulingPodAffinity --workload 5000Nodes_5000Pods
   berth-bench misc/performance-config.yaml --case SchedulingBasic --repeat 5 -o json
-  berth-bench crates/prove/bench/workloads/performance-config.yaml --case Devices
+  berth-bench crates/prove/bench/workloads/performance-config.yaml --case BoundVolumes
   berth-bench scale --nodes 100000 --pods 100000
   berth-bench dump --nodes 5000 --pods 150000 > dump.json
   berth-bench load dump.json
