@@ -65,11 +65,11 @@ fn keep(
     changes: &Arc<Mutex<Changes>>,
     n_listed: Arc<Mutex<usize>>,
 ) {
-    let mut objects = watch::<Value>(client, WatchOptions::new(&kind.path("")));
+    let mut objects = watch::<Value>(client, WatchOptions::new(kind.path("")));
     let changes = Arc::downgrade(changes);
     tokio::spawn(async move {
         while let (Some(event), Some(changes)) = (objects.next().await, changes.upgrade()) {
-            let mut note = |object: Value, deleted| {
+            let note = |object: Value, deleted| {
                 let version = text(&object["metadata"]["resourceVersion"]).parse().expect("a number");
                 let change = Change { at: begin.elapsed(), kind: kind.kind.to_owned(), deleted, object };
                 locked(&changes).insert(version, Arc::new(change));
