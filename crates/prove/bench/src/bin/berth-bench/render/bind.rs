@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{counted, grouped};
 use berth_bench::bind::PartTime;
-use berth_terminal::output::{BAD, GOOD, NL};
+use berth_terminal::output::{BAD, GOOD};
 use berth_terminal::table::{Cell, Table};
 
 use super::engine::mebibytes;

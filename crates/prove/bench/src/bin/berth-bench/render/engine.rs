@@ -142,5 +142,5 @@ pub fn list(out: &mut impl Write, report: &list::ListReport) -> io::Result<()> {
         ]);
     }
     table.write(out, "")?;
-    writeln!(out, "\n{}, {} per page", counted(report.pods, "pod"), grouped(report.page))
+    writeln!(out, "{NL}{}, {} per page", counted(report.pods, "pod"), grouped(report.page))
 }
