@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Steps of a first decision: about 20 ms.
-pub(crate) const FIRST: u64 = 500_000;
+pub(crate) const FIRST: u64 = 2_000_000;
 /// Steps of a first decision after several that were cut.
-const LEAST: u64 = 2_000;
+const LEAST: u64 = 20_000;
 /// Steps of the decision of a pod that waited for its turn: about 0.2 s.
-const IN_TURN: u64 = 5_000_000;
+const IN_TURN: u64 = 15_000_000;
 /// After a decision that is cut, there is no similar one for this many times as long.
 const PAUSE: u32 = 4;
 /// Pauses that first decisions may run up.
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn any_number_of_pods_with_costly_claims_keeps_another_one_waiting_for_a_moment_only() {
-        let (first, in_turn) = (time_before_another(false, 100, 40), time_before_another(true, 100, 40));
+        let (first, in_turn) = (time_before_another(false, 100, 15), time_before_another(true, 100, 15));
         assert!(first + in_turn < Duration::from_millis(500), "{first:?} {in_turn:?}");
         assert!(in_turn >= Duration::from_millis(200), "one of them is decided");
     }

@@ -8,18 +8,36 @@ use serde::Serialize;
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Map, Serializer, Value, json};
 
+use crate::count;
 use crate::scale::Order;
-use crate::scale::nodes::{node, node_name};
+use crate::scale::nodes::{N_ZONES, NODES_PER_RACK, node, node_name};
 use crate::scale::pod_name;
 use crate::scale::templates::{PodTemplate, namespaces, templates};
 
 const TIME: &str = "2026-01-01T00:00:00Z";
 
+/// The size of a dump.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Dump {
+    /// Number of nodes
+    #[arg(long, value_name = "N", value_parser = count(1..=9_999_999))]
+    pub nodes: usize,
+    /// Number of pods; they run on the nodes in turn
+    #[arg(long, value_name = "N", value_parser = count(0..=99_999_999))]
+    pub pods: usize,
+    /// Seed for node sizes, labels and taints, and for the order of pods
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Percentage of the pods that run in the first zone instead, for plans of `berth rebalance`
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = count(0..=100))]
+    pub displaced: usize,
+}
+
 /// Writes a `List` of namespaces, nodes, and pods that run on them in turn; one object is held at a time.
 ///
 /// # Errors
 /// `out` cannot be written.
-pub fn write(out: &mut impl Write, n_nodes: usize, n_pods: usize, seed: u64) -> io::Result<()> {
+pub fn write(out: &mut impl Write, dump: &Dump) -> io::Result<()> {
     out.write_all(b"{\n    \"apiVersion\": \"v1\",\n    \"items\": [\n        ")?;
     let mut first = true;
     let mut item = |out: &mut dyn Write, value: &Value| {
@@ -41,29 +59,36 @@ pub fn write(out: &mut impl Write, n_nodes: usize, n_pods: usize, seed: u64) -> 
         let metadata = serde_json::to_value(&namespace.metadata)?;
         item(out, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))?;
     }
-    for node in nodes(n_nodes, seed) {
-        item(out, &node?)?;
+    for i in 0..dump.nodes {
+        item(out, &full_node(&node(dump.seed, i), i)?)?;
     }
-    for pod in pods(n_nodes, n_pods, seed) {
+    for pod in dump.all_pods() {
         item(out, &pod?)?;
     }
     out.write_all(b"\n    ],\n    \"kind\": \"List\",\n    \"metadata\": {\n        \"resourceVersion\": \"\"\n    }\n}\n")
 }
 
-/// The nodes of a dump, one at a time.
-pub fn nodes(n_nodes: usize, seed: u64) -> impl Iterator<Item = io::Result<Value>> {
-    (0..n_nodes).map(move |i| full_node(&node(seed, i), i))
-}
+impl Dump {
+    /// The pods, one at a time.
+    pub fn all_pods(self) -> impl Iterator<Item = io::Result<Value>> {
+        let templates = templates(false);
+        let mut order = Order::new(self.seed, templates.len());
+        (0..self.pods).map(move |i| {
+            let template = &templates[order.next_template()];
+            full_pod(template, i, self.node_of(i))
+        })
+    }
 
-/// The pods of a dump, one at a time.
-pub fn pods(n_nodes: usize, n_pods: usize, seed: u64) -> impl Iterator<Item = io::Result<Value>> {
-    let templates = templates(false);
-    let mut order = Order::new(seed, templates.len());
-    (0..n_pods).map(move |i| {
-        let template = &templates[order.next_template()];
-        let node = (n_nodes > 0).then(|| node_name(i % n_nodes));
-        full_pod(template, i, node)
-    })
+    /// The number of the node of a pod. The pods of a template are in the zones in turn, but for those that are displaced.
+    fn node_of(&self, i: usize) -> usize {
+        const OF_ONE_ROUND: usize = N_ZONES * NODES_PER_RACK;
+        let node = i % self.nodes;
+        if i * 7919 % 100 < self.displaced {
+            node / OF_ONE_ROUND * OF_ONE_ROUND + node % NODES_PER_RACK
+        } else {
+            node
+        }
+    }
 }
 
 fn full_node(node: &Node, i: usize) -> io::Result<Value> {
@@ -79,7 +104,7 @@ fn full_node(node: &Node, i: usize) -> io::Result<Value> {
     Ok(stored(value, "Node", i, "f:status", &paths))
 }
 
-fn full_pod(template: &PodTemplate, i: usize, node: Option<String>) -> io::Result<Value> {
+fn full_pod(template: &PodTemplate, i: usize, node: usize) -> io::Result<Value> {
     let mut pod: Pod = template.pod.clone();
     let owner = &template.pod.metadata.name;
     pod.metadata.name = pod_name(owner, i);
@@ -91,8 +116,8 @@ fn full_pod(template: &PodTemplate, i: usize, node: Option<String>) -> io::Resul
         ..OwnerReference::default()
     }]
     .into();
-    pod.spec.node_name = node.unwrap_or_default();
-    pod.status.phase = if pod.spec.node_name.is_empty() { "Pending" } else { "Running" }.to_owned();
+    pod.spec.node_name = node_name(node);
+    pod.status.phase = "Running".to_owned();
     let mut value = serde_json::to_value(&pod)?;
     let container = &mut value["spec"]["containers"][0];
     container["env"] = (0..5)

@@ -121,11 +121,6 @@ pub fn peak_rss_bytes() -> Option<u64> {
     memory_of("self", "VmHWM")
 }
 
-/// Resident memory of this process, in bytes; on Linux only.
-pub fn rss_bytes() -> Option<u64> {
-    memory_of("self", "VmRSS")
-}
-
 /// A figure in `/proc/PROCESS/status` in bytes; `process` is an id or `self`.
 pub fn memory_of(process: &str, figure: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;

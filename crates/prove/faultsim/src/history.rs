@@ -1,11 +1,11 @@
 //! The history of the API server's objects, as a client with a perfect connection watches it.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::resource::{self, Resource};
 use berth_client::call;
+use berth_testkit::check::history::{Change, Changes};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
@@ -37,22 +37,9 @@ const QUOTA_KINDS: [Resource; 2] = [resource::RESOURCE_QUOTAS, resource::CONFIG_
 /// Longer than any run.
 const WATCH_SECONDS: u32 = 100_000;
 
-/// A change of an object.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// When it was seen: a few milliseconds after the write, unless the API server stood still.
-    pub at: Duration,
-    /// The kind of the object.
-    pub kind: String,
-    /// Whether the object was deleted.
-    pub deleted: bool,
-    /// The object afterwards.
-    pub object: Value,
-}
-
 /// The changes by their version.
 #[derive(Clone, Default)]
-pub struct History(Arc<Mutex<BTreeMap<u64, Arc<Change>>>>);
+pub struct History(Arc<Mutex<Changes>>);
 
 /// The kinds whose history a run keeps.
 pub fn kinds(has_devices: bool, has_quotas: bool) -> Vec<Resource> {
@@ -102,7 +89,7 @@ impl History {
     }
 
     /// All changes so far, by version.
-    pub fn changes(&self) -> BTreeMap<u64, Arc<Change>> {
+    pub fn changes(&self) -> Changes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

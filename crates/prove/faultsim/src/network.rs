@@ -6,6 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use berth_testkit::check::bindings::Attempt;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
@@ -80,24 +81,12 @@ pub struct Accepted {
     pub path: String,
 }
 
-/// A binding that a scheduler sent, whatever its outcome.
-#[derive(Clone, Debug)]
-pub struct Attempt {
-    /// When it was sent.
-    pub at: Duration,
-    /// `NAMESPACE/NAME` of the pod.
-    pub pod: String,
-    /// The node.
-    pub node: String,
-}
-
-impl Attempt {
-    fn of(request: &Request<Bytes>) -> Option<Attempt> {
-        let path = request.uri().path().strip_prefix("/api/v1/namespaces/")?.strip_suffix("/binding")?;
-        let body: serde_json::Value = serde_json::from_slice(request.body()).ok()?;
-        let node = body["target"]["name"].as_str()?.to_owned();
-        Some(Attempt { at: platform::now(), pod: path.replace("/pods/", "/"), node })
-    }
+/// The binding that a request is to make, whatever its outcome.
+fn attempt_of(request: &Request<Bytes>) -> Option<Attempt> {
+    let path = request.uri().path().strip_prefix("/api/v1/namespaces/")?.strip_suffix("/binding")?;
+    let body: serde_json::Value = serde_json::from_slice(request.body()).ok()?;
+    let node = body["target"]["name"].as_str()?.to_owned();
+    Some(Attempt { at: platform::now(), pod: path.replace("/pods/", "/"), node })
 }
 
 #[derive(Default)]
@@ -210,7 +199,7 @@ impl Network {
         {
             let mut state = self.lock();
             state.n_requests += 1;
-            state.attempts.extend(Attempt::of(&request));
+            state.attempts.extend(attempt_of(&request));
             let fate = state.faults.fate(client, &request);
             let call = Arc::new(Call {
                 client,

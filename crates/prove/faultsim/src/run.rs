@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_enforcer::LimitOptions;
+use berth_testkit::check::history::{Changes, State, bound_twice, text};
 use serde::{Deserialize, Serialize};
 
-use crate::check::state::{self, State};
-use crate::check::{Changes, bindings, bound_twice, console, devices, evictions, moves, quotas, settled};
+use crate::check::{check_bindings, console, devices, evictions, moves, quotas, settled, steps};
 use crate::cluster::{Additions, Cluster};
 
 /// How long the cluster may take to settle after the last fault: nodes that come back, stalled watches, back-off.
@@ -109,7 +109,7 @@ pub fn settle(cluster: &mut Cluster, faulty: Duration, least: Duration) -> RunRe
         end += LOOK;
         cluster.run_until(end);
         let changes = cluster.history.changes();
-        let state = State::after(&state::steps(&changes));
+        let state = State::after(&steps(&changes));
         let mut unsettled = settled::unsettled(&changes, &state, &cluster.network.attempts());
         unsettled.extend(cluster.viewers.unanswered());
         unsettled.extend(quotas::wrong(&changes));
@@ -120,8 +120,8 @@ pub fn settle(cluster: &mut Cluster, faulty: Duration, least: Duration) -> RunRe
     write_history(&changes);
     let accepted = cluster.network.accepted();
     let (faults, n_requests) = cluster.network.counts();
-    let steps = state::steps(&changes);
-    let (n_bindings, mut findings) = bindings::check(&steps, &cluster.network.attempts());
+    let steps = steps(&changes);
+    let (n_bindings, mut findings) = check_bindings(&steps, &cluster.network.attempts());
     findings.extend(devices::check(&steps));
     let n_pods = most_pods(&changes);
     let (n_evictions, over_limits) = evictions::over_limits(&accepted, &LimitOptions::default(), n_pods);
@@ -185,7 +185,7 @@ fn most_pods(changes: &Changes) -> usize {
     let mut pods = std::collections::BTreeSet::new();
     let mut most = 0;
     for change in changes.values().filter(|change| change.kind == "Pod") {
-        let uid = crate::check::text(&change.object["metadata"]["uid"]).to_owned();
+        let uid = text(&change.object["metadata"]["uid"]).to_owned();
         if change.deleted {
             pods.remove(&uid)
         } else {

@@ -22,7 +22,7 @@ use crate::pod_table::PodTable;
 use crate::{ClusterEvent, EnforcerRules, Update};
 
 /// Steps of the searches for devices of one page: about half a second.
-const PAGE_STEPS: u64 = 10_000_000;
+const PAGE_STEPS: u64 = 40_000_000;
 
 /// The cluster that the pages show.
 pub struct State {

@@ -18,9 +18,10 @@ use crate::state::State;
 use crate::state::node::NodeId;
 use crate::state::pod::prepared::PreparedPod;
 
-/// Evaluations of one node for one member that the searches of a group may make in all domains together, besides those of
-/// [`first_descent`].
+/// Evaluations of one node for one member after which a search in a domain ends.
 pub(super) const BUDGET: usize = 1 << 18;
+/// Evaluations of the searches of a group in all domains together, besides those of [`first_descent`].
+pub(super) const ALL_DOMAINS: usize = 4 * BUDGET;
 /// What a decision by views, an assignment and its undoing count as.
 const STEP: usize = 16;
 

@@ -112,10 +112,10 @@ fn who_goes_and_where_to() {
             "pod d/p on a1 cpu=40 started:1 rdrd-node(zone=b)\npod d/q on b1 cpu=40 started:2 rdrd-node(zone=a)",
             &["q@b1>a2 (q)", "p@a1>b1 (p)"],
         ),
-        // Its coming would end the loneliness that makes another's rule hold.
+        // Where there is no such domain, it is a pod that the other should be with all the same.
         (
             "node c1 zone=c\nnode bare\npod d/alone on b1 app=x rdrd-aff(app=x @zone)\npod d/p on bare app=x rdrd-node(zone=c)",
-            &["p@bare>- (p)"],
+            &["alone@b1>- (alone)", "p@bare>- (p)"],
         ),
     ] {
         assert_eq!(remedied(&format!("{ZONES}{pods}")), expected, "{pods}");

@@ -398,6 +398,12 @@ impl Simulation {
             self.add_pod(pod, raw, workload, replaces);
         }
         self.arrive(arriving);
+        for SimulatedPod { pod, workload, .. } in &self.pods {
+            if let Some(error) = self.cluster.rule_error(&pod.metadata.namespace, &pod.metadata.name) {
+                let name = workload.clone().unwrap_or_else(|| format!("Pod {}", pod.key()));
+                self.warnings.push(format!("{name}: {error}; rules that cannot be read have no effect"));
+            }
+        }
         self.warnings.extend(volumes.take_warnings());
         for class in unknown_classes {
             self.warnings
@@ -451,11 +457,6 @@ impl Simulation {
             self.cluster.set_pod(&pod);
         }
         let pod = SimulatedPod { replaces, ..self.simulated(pod, raw, workload) };
-        let metadata = &pod.pod.metadata;
-        if let Some(error) = self.cluster.rule_error(&metadata.namespace, &metadata.name) {
-            let name = pod.workload.clone().unwrap_or_else(|| format!("Pod {}", pod.pod.key()));
-            self.warnings.push(format!("{name}: {error}; rules that cannot be read have no effect"));
-        }
         match &pod.outcome {
             Outcome::Placed { node, .. } if !awaits_admission && !self.has_node(node) => {
                 self.warnings.push(format!(

@@ -33,8 +33,8 @@ pub(crate) struct Answer {
 }
 
 /// Steps of the searches for devices of one decision, and of a plan: about 5 s.
-const DECISION_STEPS: u64 = 20_000_000;
-const PLAN_STEPS: u64 = 100_000_000;
+const DECISION_STEPS: u64 = 60_000_000;
+const PLAN_STEPS: u64 = 300_000_000;
 
 impl Question {
     pub(crate) fn answer(mut self) -> Answer {

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::check::Placed;
+use berth_testkit::check::Placed;
+
 use crate::scale::templates::{Kind, PodTemplate};
 
 /// Pods in an order in which they may have been decided; with each pod, the resource version of its binding.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use berth_api::split_mix::SplitMix64;
 use berth_engine::{Cluster, PreparedPod, Settings};
+use berth_testkit::check::{self, Findings, Placed};
 use serde::Serialize;
 
-use crate::check::{self, Findings, Placed};
 use crate::count;
 use crate::measure::{Checksum, Figures, Samples, peak_rss_bytes, reset_peak_rss, timed};
 use templates::{Kind, PodTemplate, namespaces};

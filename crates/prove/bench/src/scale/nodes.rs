@@ -6,7 +6,7 @@ use berth_api::syntax::labels::HOSTNAME;
 pub use berth_api::syntax::labels::ZONE;
 use berth_api::syntax::quantity::Quantity;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Instance type label.
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
@@ -16,7 +16,7 @@ pub const DISK: &str = "example.com/disk";
 pub const RACK: &str = "example.com/rack";
 
 pub(crate) const N_ZONES: usize = 10;
-const NODES_PER_RACK: usize = 40;
+pub(crate) const NODES_PER_RACK: usize = 40;
 
 /// Name, CPUs, memory in GiB, pods.
 const SIZES: [(&str, i64, i64, i64); 4] =
@@ -30,15 +30,6 @@ pub fn node_name(i: usize) -> String {
 /// An object from its JSON form.
 pub(crate) fn object<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object of its type")
-}
-
-/// A node in one of the zones, with room for this many CPUs.
-pub(crate) fn plain_node(i: usize, cpus: usize) -> Node {
-    let name = node_name(i);
-    object(json!({
-        "metadata": {"name": name, "labels": {HOSTNAME: name, ZONE: format!("zone-{}", i % N_ZONES)}},
-        "status": {"allocatable": {"cpu": cpus.to_string(), "memory": "32Gi", "pods": "110"}},
-    }))
 }
 
 /// The number of the node with this name.

@@ -8,7 +8,7 @@
 mod format;
 mod run;
 mod templates;
-pub(crate) mod volumes;
+mod volumes;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ use super::format::{
     Case, CreateAny, CreateNamespaces, CreateNodes, CreatePodSets, CreatePods, Op, Workload, duration, parse,
 };
 use super::templates::Templates;
-use super::volumes::{VolumeTemplates, csi_node};
+use super::volumes;
 use super::{Measured, Stop};
 use crate::measure::{Checksum, Samples, peak_rss_bytes, reset_peak_rss, timed};
 
@@ -172,7 +172,7 @@ impl<'a> Runner<'a> {
             self.cluster.set_node(&node);
             self.nodes.push(node.metadata.name.clone());
             if let Some(strategy) = &op.node_allocatable_strategy {
-                self.cluster.set_volume_object(csi_node(strategy, &node.metadata.name));
+                self.cluster.set_volume_object(volumes::csi_node(strategy, &node.metadata.name));
             }
         }
         Ok(())
@@ -218,17 +218,14 @@ impl<'a> Runner<'a> {
         };
         let namespace = op.namespace.clone().unwrap_or_else(|| format!("namespace-{index}"));
         self.need_namespace(&namespace);
-        let volumes = VolumeTemplates::of(op, &mut self.templates)?;
         let made = |runner: &mut Self, i: usize| {
             let mut pod = match numbered {
                 Some(path) => runner.templates.numbered(path, "Pod", i)?,
                 None => template.clone(),
             };
             pod.metadata.namespace.clone_from(&namespace);
-            if let Some(volumes) = &volumes {
-                let objects = volumes.give(&mut pod, i);
-                objects.into_iter().for_each(|object| runner.cluster.set_volume_object(object));
-            }
+            let objects = volumes::give(op, &mut runner.templates, &mut pod, i)?;
+            objects.into_iter().flatten().for_each(|object| runner.cluster.set_volume_object(object));
             let mut pod = runner.admitted(pod)?;
             runner.make_claims(&mut pod)?;
             Ok(pod)

@@ -3,10 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod bind;
-mod enforce;
-mod groups;
-mod preempt;
 mod program;
 mod scale;
-mod volumes;
 mod workloads;

@@ -62,7 +62,7 @@ fn all_commands_in_the_documents_are_valid() {
             assert_eq!(ran.code, 0, "{}: {words:?}: {}", block.place(), ran.stderr);
         }
     }
-    assert!(n_commands > 15, "only {n_commands} commands were found");
+    assert!(n_commands > 10, "only {n_commands} commands were found");
 }
 
 #[test]
@@ -81,21 +81,11 @@ const WORKLOAD: &str = "
   workloads: [{name: small, params: {nodes: 5, pods: 10}}]
 ";
 
-/// Without `soak`, which takes minutes.
 const BENCHMARKS: &[&str] = &[
     "scale --nodes 20 --pods 50",
-    "volumes --nodes 10 --pods 20",
-    "churn --nodes 10 --rounds 2 --pods 20",
     "load examples/outage/cluster.yaml",
-    "ops --nodes 10 --op decide --count 5",
-    "enforce --nodes 20 --pods 50 --changed 5 --rounds 2",
-    "preempt --nodes 10 --pods 10",
-    "groups --nodes 20 --groups 3 --members 2",
-    "bind --nodes 10 --pods 80 --failover --restart",
-    "up --nodes 10 --pods 20",
-    "console --nodes 20 --pods 50 --open 2 --changes 2",
+    "bind --nodes 10 --pods 80 --restart",
     "list --pods 50 --page 25",
-    "webhook --nodes 5 --reviews 20 --connections 2",
 ];
 
 #[test]
@@ -116,20 +106,6 @@ fn the_json_of_every_benchmark_is_as_documented() {
         check.value(&format!("berth-bench {name} -o json"), &report(benchmark), name);
     }
     check.assert_no_problems();
-}
-
-#[test]
-fn churn_shows_the_memory_of_a_scheduler_process_after_each_round() {
-    let args = ["churn", "--nodes", "20", "--rounds", "6", "--pods", "20", "--scheduler"];
-    let stdout = succeeds(&args);
-    let rounds: Vec<_> = stdout.lines().skip(1).take_while(|line| !line.is_empty()).collect();
-    assert_eq!(rounds.len(), 6, "{stdout}");
-    for (i, line) in rounds.iter().enumerate() {
-        let words: Vec<_> = line.split_whitespace().collect();
-        assert_eq!((words[0], words[2]), ((i + 1).to_string().as_str(), "0"), "{stdout}");
-        assert!(words[3].parse::<u32>().is_ok_and(|mebibytes| mebibytes > 0), "{stdout}");
-    }
-    assert!(stdout.contains("20 nodes, 20 pods per round, seed 1"), "{stdout}");
 }
 
 #[test]

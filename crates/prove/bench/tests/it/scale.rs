@@ -1,8 +1,7 @@
 //! Generated clusters: decided, checked, dumped and loaded.
 
-use berth_bench::churn::{self, Churn};
+use berth_bench::dump::Dump;
 use berth_bench::load::Loader;
-use berth_bench::ops::{Bench, Op};
 use berth_bench::scale::{Scale, ScaleReport, run};
 
 fn scale(nodes: usize, pods: usize, seed: u64) -> ScaleReport {
@@ -49,33 +48,10 @@ fn a_cluster_too_small_leaves_pods_over() {
 #[test]
 fn a_dump_is_loaded_as_it_was_written() {
     let mut dump = Vec::new();
-    berth_bench::dump::write(&mut dump, 20, 100, 7).unwrap();
+    berth_bench::dump::write(&mut dump, &Dump { nodes: 20, pods: 100, seed: 7, displaced: 0 }).unwrap();
     let mut loader = Loader::default();
     loader.read(dump.as_slice(), "dump").unwrap();
     let report = loader.report();
     assert_eq!((report.nodes, report.pods, report.objects), (20, 100, 124));
     assert_eq!(report.bytes, dump.len() as u64);
-}
-
-#[test]
-fn operations_can_be_repeated() {
-    let mut bench = Bench::new(50);
-    for op in Op::ALL {
-        assert_eq!(bench.repeat(op, 60).figures().decisions, 60, "{op}");
-        assert_eq!(op.to_string().parse(), Ok(op));
-    }
-}
-
-#[test]
-fn churn_places_every_pod_in_every_round() {
-    let report = churn::run(Churn { nodes: 60, rounds: 7, pods: 60, seed: 7 }, &mut |_| ());
-    assert_eq!(
-        report.rounds.iter().map(|r| (r.round, r.unplaced)).collect::<Vec<_>>(),
-        (1..=7).map(|round| (round, 0)).collect::<Vec<_>>()
-    );
-    assert!(report.rounds.iter().all(|r| r.decisions_per_second > 0.0));
-    assert_eq!(
-        (report.memory_growth.is_some(), report.rate_change.is_some()),
-        (cfg!(target_os = "linux"), true)
-    );
 }

@@ -9,7 +9,7 @@ use berth_testkit::programs::TempDir;
 fn files() -> Vec<WorkloadFile> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shared = root.join("../../../../shared/workloads");
-    let mut folders = vec![root.join("tests/workloads")];
+    let mut folders = vec![root.join("workloads")];
     if shared.exists() {
         folders.extend(KUBERNETES_FILES.map(|(name, _)| shared.join(name)));
     } else {
@@ -33,7 +33,7 @@ fn run(file: &WorkloadFile, case: &str, workload: &str) -> WorkloadReport {
 fn every_file_is_read() {
     let files = files();
     let n_cases: Vec<_> = files.iter().map(|file| file.cases.len()).collect();
-    assert_eq!(n_cases[0], 2);
+    assert_eq!(n_cases[0], 7);
     if n_cases.len() > 1 {
         assert_eq!(n_cases[1..], KUBERNETES_FILES.map(|(_, n)| n));
         assert!(files[1..].iter().flat_map(|file| &file.cases).all(|case| case.workloads.len() >= 3));

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use berth_api::resource::{NODES, PODS};
 use berth_console::writes::{Write, WriteState};
+use berth_testkit::check::history::{Changes, text};
 use serde_json::Value;
 
-use super::{Changes, text};
 use crate::cluster::CONSOLE;
 use crate::console::List;
 use crate::network::Accepted;

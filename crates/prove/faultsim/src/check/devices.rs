@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::Pod;
 use berth_api::object::device::{DeviceObject, ResourceClaim, ResourceSlice};
-use berth_testkit::devices;
+use berth_testkit::check::bindings::requests;
+use berth_testkit::check::devices;
+use berth_testkit::check::history::{Object, State, Step};
 
-use super::state::{Object, State, Step};
 use crate::devices::EXTENDED_RESOURCE;
 
 /// How often a claim was allocated.
@@ -88,21 +89,12 @@ fn names_of_claims(pod: &Pod) -> Vec<Option<&str>> {
             made.find(|status| status.name == entry.name)?.resource_claim_name.as_deref()
         }
     });
-    let extended = uses_extended_resource(pod).then(|| {
+    // Nodes have none of it themselves.
+    let extended = requests(pod, EXTENDED_RESOURCE).then(|| {
         let status = pod.status.extended_resource_claim_status.as_ref();
         status.map(|status| status.resource_claim_name.as_str())
     });
     entries.chain(extended).collect()
-}
-
-/// Whether a pod requests the extended resource that devices provide. Nodes have none of it themselves.
-pub fn uses_extended_resource(pod: &Pod) -> bool {
-    pod.spec.containers.iter().any(|container| container.resources.requests.contains_key(EXTENDED_RESOURCE))
-}
-
-/// Whether a pod waits for devices before it is bound.
-pub fn uses_devices(pod: &Pod) -> bool {
-    !pod.spec.resource_claims.is_empty() || uses_extended_resource(pod)
 }
 
 fn bound_without_devices(state: &State, pod: &Pod) -> Vec<String> {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_enforcer::LimitOptions;
+use berth_testkit::check::history::{Changes, name};
 use http::Method;
 
-use super::{Changes, name};
 use crate::cluster::ENFORCERS;
 use crate::network::Accepted;
 

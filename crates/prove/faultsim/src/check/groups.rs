@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::{GroupKey, GroupRules, Pod};
+use berth_testkit::check::bindings::Attempt;
+use berth_testkit::check::history::{Changes, State, text};
 use berth_testkit::naive::{Options, World, check_node};
 
-use super::state::State;
-use super::{Changes, profile, text};
-use crate::network::Attempt;
+use super::profile;
 
 /// This many placements of a group are tried.
 const MOST_PLACEMENTS: usize = 20_000;

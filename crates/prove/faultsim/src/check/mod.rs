@@ -1,7 +1,6 @@
-//! Checks of a run, on the history of the API server's objects. They share no code with the components: rules are judged by
-//! the naive evaluator, volumes by the check of the benchmarks.
+//! Checks of a run, on the history of the API server's objects. They share no code with the components: rules are judged by the
+//! checks of `berth_testkit`.
 
-pub mod bindings;
 pub mod console;
 pub mod devices;
 pub mod evictions;
@@ -9,21 +8,20 @@ pub mod groups;
 pub mod moves;
 pub mod quotas;
 pub mod settled;
-pub mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::time::Duration;
 
 use berth_api::config::Profile;
-use serde_json::Value;
+use berth_testkit::check::bindings::{self, Attempt, Schedulers};
+use berth_testkit::check::history::{self, Changes, Step};
 
-use crate::devices::BINDING_TIMEOUT;
-use crate::history::Change;
+use crate::devices::{BINDING_TIMEOUT, EXTENDED_RESOURCE};
+use crate::platform;
 
-/// The changes by version.
-pub type Changes = BTreeMap<u64, Arc<Change>>;
+/// How far a watch may lag: a stalled one is noticed after 90 s.
+const LAG: Duration = Duration::from_secs(150);
 
 /// The profile of the schedulers. The timeout concerns devices alone.
 pub fn profile() -> Profile {
@@ -32,30 +30,13 @@ pub fn profile() -> Profile {
     profile
 }
 
-/// Pods that were bound twice, or whose node changed: by uid.
-pub fn bound_twice(changes: &Changes) -> Vec<String> {
-    let mut nodes: BTreeMap<&str, &str> = BTreeMap::new();
-    let mut findings = Vec::new();
-    for (version, change) in changes.iter().filter(|(_, change)| change.kind == "Pod") {
-        let node = text(&change.object["spec"]["nodeName"]);
-        let uid = text(&change.object["metadata"]["uid"]);
-        match nodes.insert(uid, node) {
-            Some(before) if !before.is_empty() && before != node => findings.push(format!(
-                "version {version}: {} moved from {before:?} to {node:?}",
-                name(&change.object)
-            )),
-            _ => {}
-        }
-    }
-    findings
+/// The steps of a run.
+pub fn steps(changes: &Changes) -> Vec<Step> {
+    history::steps(changes, platform::wall_clock(Duration::ZERO))
 }
 
-/// The text of a JSON string; empty if it is none.
-pub fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-/// `NAMESPACE/NAME` of an object.
-pub fn name(object: &Value) -> String {
-    format!("{}/{}", text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
+/// The number of bindings, and those that no known state allowed.
+pub fn check_bindings(steps: &[Step], attempts: &[Attempt]) -> (usize, Vec<String>) {
+    let device_resource = Some(EXTENDED_RESOURCE);
+    bindings::check(steps, &Schedulers { profile: profile(), attempts, lag: LAG, device_resource })
 }

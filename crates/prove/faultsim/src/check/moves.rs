@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::placement::MOVE_CONDITION;
+use berth_testkit::check::history::{Changes, name, text};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Changes, name, text};
 use crate::moves::SETTLE;
 use crate::platform;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Changes, name, text};
+use berth_testkit::check::history::{Changes, name, text};
+
 use crate::workload::{COUNTED, GROWING};
 
 /// A charge precedes its object, and both wait for the disk; the API server may stand still meanwhile. A charge without an object

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::{Condition, Pod};
-use berth_bench::check::volumes::VolumeState;
+use berth_testkit::check::bindings::Attempt;
+use berth_testkit::check::history::{Changes, State, name, text};
+use berth_testkit::check::volumes;
 use berth_testkit::naive::{Options, evaluate, preempt};
 use serde_json::Value;
 
 use super::groups::Groups;
-use super::state::State;
-use super::{Changes, devices, name, profile, text};
-use crate::network::Attempt;
+use super::{devices, profile};
 
 /// In the condition of a pod whose preemptions have not made room.
 const GAVE_UP_PREEMPTING: &str = "preemptions have not made room";
@@ -36,12 +36,7 @@ pub fn unsettled(changes: &Changes, state: &State, attempts: &[Attempt]) -> Vec<
             findings.push(format!("{key} is bound, but its condition says that it is not scheduled"));
         }
     }
-    let volumes = VolumeState::new(
-        state.nodes().map(|node| (**node).clone()),
-        state.pods().map(|pod| (**pod).clone()),
-        state.volumes(),
-    );
-    findings.extend(volumes.check().into_iter().map(|v| format!("{}: {:?}: {}", v.object, v.rule, v.detail)));
+    findings.extend(volumes::check(&state.world("")));
     findings.extend(replicas(changes, state));
     findings.extend(groups.findings());
     findings.extend(devices::leaks(state));

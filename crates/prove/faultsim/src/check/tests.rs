@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_console::writes::{Progress, Write, WriteState};
+use berth_testkit::check::bindings::Attempt;
+use berth_testkit::check::history::{Change, Changes, State, bound_twice};
 use serde_json::{Value, json};
 
-use super::state::{State, steps};
-use super::{Changes, bindings, bound_twice, console, devices, evictions, quotas, settled};
+use super::{check_bindings, console, devices, evictions, quotas, settled, steps};
 use crate::console::List;
-use crate::history::Change;
-use crate::network::{Accepted, Attempt};
+use crate::network::Accepted;
 
 /// One change a second.
 fn history(objects: &[Value]) -> Changes {
@@ -40,11 +40,11 @@ fn pod(name: &str, node: &str) -> Value {
 #[test]
 fn a_node_with_too_many_pods_is_found() {
     let changes = history(&[node("n"), node("m"), pod("a", ""), pod("b", ""), pod("a", "n"), pod("b", "n")]);
-    let (n, findings) = bindings::check(&steps(&changes), &[]);
+    let (n, findings) = check_bindings(&steps(&changes), &[]);
     assert_eq!(n, 2);
     assert!(findings.len() == 1 && findings[0].contains("default/b was bound to n"), "{findings:?}");
     let changes = history(&[node("n"), node("m"), pod("a", ""), pod("b", ""), pod("a", "n"), pod("b", "m")]);
-    assert_eq!(bindings::check(&steps(&changes), &[]), (2, Vec::new()));
+    assert_eq!(check_bindings(&steps(&changes), &[]), (2, Vec::new()));
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn a_scheduler_counts_on_bindings_that_it_has_sent() {
     labelled["metadata"]["labels"] = json!({"kubernetes.io/hostname": "n"});
     let changes = history(&[labelled, a, near, bound]);
     let attempt = Attempt { at: Duration::from_secs(3), pod: "default/a".to_owned(), node: "n".to_owned() };
-    assert_eq!(bindings::check(&steps(&changes), &[attempt]).1, Vec::<String>::new());
-    assert_eq!(bindings::check(&steps(&changes), &[]).1.len(), 1);
+    assert_eq!(check_bindings(&steps(&changes), &[attempt]).1, Vec::<String>::new());
+    assert_eq!(check_bindings(&steps(&changes), &[]).1.len(), 1);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn the_state_that_a_pod_with_volumes_was_decided_on_is_found_behind_many_changes
     let (waiting, mut tainted) = (waiting_pod(), node("n"));
     tainted["spec"]["taints"] = json!([{"key": "k", "effect": "NoSchedule"}]);
     let checked = |at_first: Value| {
-        bindings::check(&steps(&bound_after(vec![at_first, waiting.clone()], &tainted, &waiting)), &[])
+        check_bindings(&steps(&bound_after(vec![at_first, waiting.clone()], &tainted, &waiting)), &[])
     };
     assert_eq!(checked(node("n")), (1, Vec::new()));
     assert_eq!(checked(tainted.clone()).1.len(), 1);
@@ -122,7 +122,7 @@ fn the_pods_that_a_pod_with_volumes_was_decided_with_are_found_behind_many_chang
     near["metadata"]["labels"] = json!({"app": "b"});
     let checked = |at_first: &Value| {
         let objects = vec![labelled.clone(), at_first.clone(), waiting.clone(), relabelled.clone()];
-        bindings::check(&steps(&bound_after(objects, &labelled, &waiting)), &[])
+        check_bindings(&steps(&bound_after(objects, &labelled, &waiting)), &[])
     };
     assert_eq!(checked(&near), (1, Vec::new()));
     assert_eq!(checked(&relabelled).1.len(), 1);

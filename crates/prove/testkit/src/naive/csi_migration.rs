@@ -73,13 +73,6 @@ impl InTree {
     }
 }
 
-/// Driver and handle of an in-tree disk that a CSI driver attaches on a node.
-pub fn attached_disk(disks: InTreeDisks, node: &CsiNode) -> Option<(String, String)> {
-    let plugin = InTree::of(disks).filter(|plugin| plugin.is_translated_on(Some(node)))?;
-    let csi = translated_disk(plugin, disks).ok()?;
-    Some((csi.driver, csi.volume_handle))
-}
-
 /// The CSI volume that replaces an in-tree disk of a pod; `Err` when its name cannot be translated.
 pub fn translated_disk(plugin: InTree, disks: InTreeDisks) -> Result<CsiVolume, String> {
     let handle = match plugin {

@@ -24,7 +24,7 @@ mod relaxable;
 mod requests;
 mod resources_fit;
 mod selector;
-mod storage;
+pub(crate) mod storage;
 mod taint_toleration;
 mod terms;
 mod topology_spread;
@@ -44,7 +44,6 @@ use berth_api::object::{
 };
 use berth_api::syntax::labels::HOSTNAME;
 
-pub use csi_migration::attached_disk;
 pub use decide::{check_node, evaluate};
 pub use devices::Devices;
 pub use groups::{Gang, GangPlacement, place_gang};
@@ -57,7 +56,6 @@ pub use selector::{contains_all, selects};
 pub use storage::Storage;
 pub use taint_toleration::{is_tolerated, untolerated};
 pub use violations::{Broken, broken, broken_during_execution};
-pub use volume_restrictions::cannot_share;
 
 /// The highest normalized score of a plugin.
 const MAX_NODE_SCORE: i64 = 100;

@@ -117,12 +117,12 @@ impl Storage {
     }
 
     /// A claim as it is stored.
-    pub(super) fn claim(&self, namespace: &str, name: &str) -> Option<&PersistentVolumeClaim> {
+    pub(crate) fn claim(&self, namespace: &str, name: &str) -> Option<&PersistentVolumeClaim> {
         self.claims.iter().find(|c| c.metadata.namespace == namespace && c.metadata.name == name)
     }
 
     /// A volume as it is stored.
-    pub(super) fn volume(&self, name: &str) -> Option<&PersistentVolume> {
+    pub(crate) fn volume(&self, name: &str) -> Option<&PersistentVolume> {
         self.volumes.iter().find(|v| v.metadata.name == name)
     }
 
@@ -147,7 +147,7 @@ impl Storage {
 }
 
 /// The claim of a volume of a pod: its name, and whether it is made for the pod.
-pub(super) fn claim_name(pod: &Pod, volume: &Volume) -> Option<(String, bool)> {
+pub(crate) fn claim_name(pod: &Pod, volume: &Volume) -> Option<(String, bool)> {
     if let Some(claim) = &volume.persistent_volume_claim {
         return Some((claim.claim_name.clone(), false));
     }

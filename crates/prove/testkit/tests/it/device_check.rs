@@ -1,7 +1,7 @@
 //! The check of allocations finds each kind of problem.
 
 use berth_api::object::device::{ResourceClaim, ResourceSlice};
-use berth_testkit::devices::check;
+use berth_testkit::check::devices::check;
 use serde_json::{Value, json};
 
 /// Problems of claims that hold devices of one pool, with constraints.

@@ -1,45 +1,43 @@
 //! Histories of clusters, and the errors found in them.
 
-use berth_api::config::Profile;
-use berth_api::read::Kind;
-use berth_testkit::history::{Bindings, History, Object};
-use berth_testkit::naive::Options;
-use berth_testkit::text;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Lines of the text form, each a change; `gone` before one for a deletion. The line's number is its version.
-fn bindings(lines: &str, lag: usize) -> Bindings {
-    let mut history = History::default();
+use berth_api::config::Profile;
+use berth_testkit::check::bindings::{Schedulers, attempts, check};
+use berth_testkit::check::history::{Change, Changes, bound_twice, steps};
+use berth_testkit::text;
+use serde_json::{Value, json};
+
+/// Lines of the text form, each a change; `gone` before one for a deletion. One a second, and the lag is a number of lines. The
+/// number of bindings, and what is wrong with them.
+fn bindings(lines: &str, lag: u64) -> (usize, Vec<String>) {
+    let mut changes = Changes::new();
     let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty());
-    for (i, line) in lines.enumerate() {
-        let (is_gone, line) = match line.strip_prefix("gone ") {
+    for (line, version) in lines.zip(1..) {
+        let (deleted, line) = match line.strip_prefix("gone ") {
             Some(line) => (true, line),
             None => (false, line),
         };
-        let mut world = text::world(line);
-        let mut objects = Vec::new();
-        let version = (i + 1).to_string();
-        for mut node in world.nodes.drain(..) {
-            node.metadata.resource_version.clone_from(&version);
-            objects.push(Object::Node(Box::new(node)));
-        }
-        for mut pod in world.pods.drain(..) {
-            pod.metadata.resource_version.clone_from(&version);
-            pod.metadata.uid = pod.key();
-            objects.push(Object::Pod(Box::new(pod)));
-        }
-        for mut object in world.storage.objects() {
-            object.metadata_mut().resource_version.clone_from(&version);
-            objects.push(Object::Volume(Box::new(object)));
-        }
-        for object in objects {
-            if is_gone {
-                history.saw_gone(&object);
-            } else {
-                history.saw(object);
-            }
-        }
+        let world = text::world(line);
+        let nodes = world.nodes.iter().map(|node| ("Node", json!(node)));
+        let pods = world.pods.iter().map(|pod| ("Pod", json!(pod)));
+        let volumes = world.storage.volumes.iter().map(|volume| ("PersistentVolume", json!(volume)));
+        let claims = world.storage.claims.iter().map(|claim| ("PersistentVolumeClaim", json!(claim)));
+        let mut objects: Vec<(&str, Value)> = nodes.chain(pods).chain(volumes).chain(claims).collect();
+        let Some((kind, mut object)) = objects.pop() else { panic!("no object: {line}") };
+        object["metadata"]["uid"] = object["metadata"]["name"].clone();
+        let change = Change { at: Duration::from_secs(version), kind: kind.to_owned(), deleted, object };
+        changes.insert(version, Arc::new(change));
     }
-    history.bindings(&Profile::default(), &Options::default(), lag)
+    let steps = steps(&changes, 0);
+    let attempts = attempts(&steps);
+    let lag = Duration::from_secs(lag);
+    let schedulers =
+        Schedulers { profile: Profile::default(), attempts: &attempts, lag, device_resource: None };
+    let (n_bound, mut findings) = check(&steps, &schedulers);
+    findings.extend(bound_twice(&changes));
+    (n_bound, findings)
 }
 
 #[test]
@@ -57,7 +55,7 @@ fn what_was_right_when_it_was_bound_is_right() {
         ",
         0,
     );
-    assert_eq!(found, Bindings { n_bound: 2, violations: Vec::new(), unbound: vec!["d/late".to_owned()] });
+    assert_eq!(found, (2, Vec::new()));
 }
 
 #[test]
@@ -76,12 +74,14 @@ fn broken_rules_double_bindings_and_unknown_nodes_are_found() {
         ",
         100,
     );
-    assert_eq!(found.n_bound, 3);
-    let violations = found.violations.join("\n");
-    assert!(violations.contains("d/two on a: NodeResourcesFit"), "{violations}");
-    assert!(violations.contains("d/one was on a, and then on \"b\""), "{violations}");
-    assert!(violations.contains("d/three on c: there is no node c"), "{violations}");
-    assert_eq!(found.violations.len(), 3, "{violations}");
+    assert_eq!(found.0, 3);
+    let violations = found.1.join("\n");
+    let two = "d/two was bound to a, which its rules do not allow: NodeResourcesFit";
+    assert!(violations.contains(two), "{violations}");
+    assert!(violations.contains("d/one moved from \"a\" to \"b\""), "{violations}");
+    assert!(violations.contains("d/three was bound to c"), "{violations}");
+    assert!(violations.contains("there is no node c"), "{violations}");
+    assert_eq!(found.1.len(), 3, "{violations}");
 }
 
 #[test]
@@ -99,8 +99,9 @@ fn a_pod_away_from_its_volume_is_found() {
         ",
         0,
     );
-    let [violation] = found.violations.as_slice() else { panic!("{found:?}") };
-    assert!(violation.starts_with("d/wrong on b: VolumeBinding"), "{violation}");
+    let [violation] = found.1.as_slice() else { panic!("{found:?}") };
+    assert!(violation.contains("d/wrong was bound to b"), "{violation}");
+    assert!(violation.contains("VolumeBinding"), "{violation}");
 }
 
 const BEHIND: &str = "
@@ -115,8 +116,8 @@ const BEHIND: &str = "
 
 #[test]
 fn a_scheduler_may_be_behind_the_changes_of_others_but_not_behind_its_own_bindings() {
-    assert_eq!(bindings(BEHIND, 0).violations.len(), 1);
-    assert_eq!(bindings(BEHIND, 1).violations, Vec::<String>::new());
+    assert_eq!(bindings(BEHIND, 0).1.len(), 1);
+    assert_eq!(bindings(BEHIND, 1).1, Vec::<String>::new());
     let twice = "
         node a
         pod d/one app=x anti(app=x @hostname)
@@ -124,7 +125,7 @@ fn a_scheduler_may_be_behind_the_changes_of_others_but_not_behind_its_own_bindin
         pod d/one app=x anti(app=x @hostname) on a
         pod d/two app=x anti(app=x @hostname) on a
     ";
-    assert_eq!(bindings(twice, 100).violations.len(), 1);
+    assert_eq!(bindings(twice, 100).1.len(), 1);
 }
 
 #[test]
@@ -136,20 +137,6 @@ fn bindings_may_show_up_in_another_order_than_they_were_decided_in() {
         pod d/web aff(app=cache @zone) on a
         pod d/cache app=cache on a
     ";
-    assert_eq!(bindings(swapped, 0).violations.len(), 1);
-    assert_eq!(bindings(swapped, 1).violations, Vec::<String>::new());
-}
-
-#[test]
-fn what_is_missing_from_a_list_is_gone() {
-    let mut history = History::default();
-    let mut pod = text::pod("pod d/p");
-    pod.metadata.resource_version = "3".to_owned();
-    history.saw(Object::Pod(Box::new(pod)));
-    let unbound = |history: &History| history.bindings(&Profile::default(), &Options::default(), 0).unbound;
-    assert_eq!(unbound(&history), ["d/p"]);
-    history.saw_all(Kind::Node, Vec::new());
-    assert_eq!(unbound(&history), ["d/p"]);
-    history.saw_all(Kind::Pod, Vec::new());
-    assert_eq!(unbound(&history), Vec::<String>::new());
+    assert_eq!(bindings(swapped, 0).1.len(), 1);
+    assert_eq!(bindings(swapped, 1).1, Vec::<String>::new());
 }

@@ -6,4 +6,5 @@ mod devices;
 mod histories;
 mod history;
 mod proposal;
+mod volume_check;
 mod volumes;

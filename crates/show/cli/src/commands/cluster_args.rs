@@ -264,8 +264,8 @@ impl ClusterArgs {
 }
 
 /// Steps of the searches for devices of one decision, and of all that the command makes: about 5 s.
-const DECISION_STEPS: u64 = 20_000_000;
-const COMMAND_STEPS: u64 = 100_000_000;
+const DECISION_STEPS: u64 = 60_000_000;
+const COMMAND_STEPS: u64 = 300_000_000;
 
 /// The budget of the command.
 fn device_work() -> &'static DeviceWork {

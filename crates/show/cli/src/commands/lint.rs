@@ -56,7 +56,7 @@ See docs/lint/README.md for the rules and the configuration file, and docs/json.
 pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Disable these rules, separated by commas, or * for all; can be repeated
+    /// Disable these rules, or single findings of them (RULE/FINDING), separated by commas, or * for all; can be repeated
     #[arg(long, value_name = "RULE", value_delimiter = ',', num_args = 1)]
     disable: Vec<String>,
     /// Enable these rules although they are disabled, separated by commas; can be repeated

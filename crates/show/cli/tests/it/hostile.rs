@@ -11,24 +11,26 @@ use serde_json::{Value, json};
 
 use crate::program::berth;
 
-/// Runs when a shell does not take it as one word, and moves lines and the cursor when a terminal gets it.
-const HOSTILE: &str =
-    "x'; touch ran; '$(touch ran)`touch ran`;touch ran;\n::error::owned\r\u{9b}2J\u{202e}\u{2028}";
+/// Runs when a shell does not take it as one word.
+const COMMAND: &str = "x'; touch ran; '$(touch ran)`touch ran`;touch ran;::error::owned";
+/// Moves lines and the cursor when a terminal gets it. Names with control characters are refused when they are read, and so are labels,
+/// taints, namespaces and containers with other characters than these may have.
+const CONTROL: &str = "\n::error::owned\r\u{9b}2J\u{202e}\u{2028}";
 
-/// A pending pod that repairs of each kind help: its owner, namespace, container, the node and its taint have hostile names.
+/// A pending pod that repairs of each kind help: its owner and the node have hostile names, its condition a hostile message.
 fn objects(text: &str) -> String {
     let node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{text}"), "labels": {"disk": text}},
-        "spec": {"unschedulable": true, "taints": [{"key": format!("k{text}"), "value": text, "effect": "NoSchedule"}]},
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{text}"), "labels": {"disk": "ssd"}},
+        "spec": {"unschedulable": true, "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
         "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
     });
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "p", "namespace": format!("s{text}"), "labels": {"app": text}, "ownerReferences": [
+        "metadata": {"name": "p", "namespace": "s", "labels": {"app": "web"}, "ownerReferences": [
             {"apiVersion": "example.com/v1", "kind": format!("Kind{text}"), "name": format!("o{text}"), "uid": "u", "controller": true}]},
-        "spec": {"nodeSelector": {"disk": format!("{text}2")}, "containers": [
-            {"name": format!("c{text}"), "image": "i", "resources": {"requests": {"cpu": "5"}}}]},
-        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": text, "message": text}]},
+        "spec": {"nodeSelector": {"disk": "hdd"}, "containers": [
+            {"name": "c", "image": "i", "resources": {"requests": {"cpu": "5"}}}]},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": CONTROL, "message": format!("{text}{CONTROL}")}]},
     });
     json!({"apiVersion": "v1", "kind": "List", "items": [node, pod]}).to_string()
 }
@@ -52,17 +54,16 @@ fn names_of_objects_were_commands_of_the_shell_the_terminal_and_the_log() {
             folder.write(program, "#!/bin/sh\nprintf '%s\\0' \"${0##*/}\" \"$@\" >> called\nprintf x\n");
         fs::set_permissions(stub, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    for text in [HOSTILE, "::error::owned"] {
+    for text in [COMMAND, "::error::owned"] {
         folder.write("objects.json", objects(text));
-        let namespace = format!("s{text}");
         let commands: [&[&str]; 8] = [
             &["simulate"],
-            &["explain", "p", "-n", &namespace],
-            &["explain", "p", "-n", &namespace, "--all"],
+            &["explain", "p", "-n", "s"],
+            &["explain", "p", "-n", "s", "--all"],
             &["audit"],
             &["lint"],
             &["sets"],
-            &["capacity", "p", "-n", &namespace],
+            &["capacity", "p", "-n", "s"],
             &["what-if", "--remove-node", &format!("n{text}"), "--repairs"],
         ];
         for command in commands {
@@ -72,8 +73,7 @@ fn names_of_objects_were_commands_of_the_shell_the_terminal_and_the_log() {
                 assert!(!line.trim_start().starts_with("::error"), "{command:?}: {line:?}");
             }
         }
-        let json =
-            berth(&folder.0, &["explain", "p", "-n", &namespace, "-o", "json", "-f", "objects.json"], b"");
+        let json = berth(&folder.0, &["explain", "p", "-n", "s", "-o", "json", "-f", "objects.json"], b"");
         let explained: Value = serde_json::from_str(&json.stdout).unwrap();
         let commands = explained["repairs"]
             .as_array()
@@ -82,17 +82,15 @@ fn names_of_objects_were_commands_of_the_shell_the_terminal_and_the_log() {
             .filter_map(|repair| repair["commands"].as_array());
         let commands: Vec<&str> = commands.flatten().filter_map(Value::as_str).collect();
         assert!(!commands.is_empty(), "{}", json.stdout);
+        let mut n_hostile = 0;
         for command in &commands {
             let called = words(command, &folder.0);
-            assert!(
-                called.iter().any(|word| word.contains(text)
-                    || serde_json::to_string(text).is_ok_and(|json| word.contains(json.trim_matches('"')))),
-                "{command}: {called:?}"
-            );
+            n_hostile += usize::from(called.iter().any(|word| word.contains(text)));
             assert!(!folder.0.join("ran").exists(), "{command}");
         }
+        assert!(n_hostile > 2, "{commands:?}");
     }
-    let ran = berth(&folder.0, &["simulate", &format!("--{HOSTILE}")], b"");
+    let ran = berth(&folder.0, &["simulate", &format!("--{COMMAND}{CONTROL}")], b"");
     assert!(
         ran.code == 2 && !ran.stderr.lines().any(|line| line.contains(is_obeyed) || line.starts_with("::")),
         "{}",

@@ -7,6 +7,9 @@ use berth_api::rules::{DeviceSelector, SelectedDevice};
 
 use super::work::Meter;
 
+/// A unit of the cost of an expression takes as long as so many looks at a device.
+const STEPS_PER_COST: u64 = 5;
+
 /// The result of a selector: whether it selects the device, or kube-scheduler's words for why it cannot be evaluated.
 pub(crate) type Selected = Result<bool, Arc<str>>;
 
@@ -39,8 +42,11 @@ impl Selector {
             Ok(selector) => selector,
             Err(error) => return Some(Err(error.clone())),
         };
-        let (matches, took) = selector.matches_within(device, meter.left());
-        meter.spend(took as usize);
+        let (matches, took) = selector.matches_within(device, meter.left() / STEPS_PER_COST);
+        match matches {
+            Some(_) => meter.spend((took * STEPS_PER_COST) as usize),
+            None => meter.spend(usize::MAX),
+        }
         matches.map(|matches| matches.map_err(|error| format!("CEL runtime error: {error}").into()))
     }
 }

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What searches for devices may still take, in steps: each look at a device, each result of a selector that is looked up, and each
-/// unit of the cost of an expression is one, and takes some ten nanoseconds.
+/// What searches for devices may still take, in steps: each look at a device and each result of a selector that is looked up is one,
+/// and takes some ten nanoseconds; a unit of the cost of an expression is five.
 ///
 /// There is one budget for all that a command, a page or a scheduling attempt asks, on whatever node. Copies share it, those in
 /// copies of a cluster included. By default it has no limit. A decision that finds nothing left treats the remaining nodes as
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct DeviceWork(Arc<Budgets>);
 
 /// The least for a search that is repeated. An earlier decision may have had more steps, and results of selectors be forgotten.
-const AGAIN: u64 = 5_000_000;
+const AGAIN: u64 = 15_000_000;
 
 #[derive(Debug, Default)]
 struct Budgets {

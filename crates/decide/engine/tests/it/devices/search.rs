@@ -117,7 +117,7 @@ fn searches_on_many_nodes_that_each_stay_within_their_limit_share_one_budget() {
     let slices: String = (0..8).map(|n| slice(&format!("n{n}"), &serials(n, 14))).collect();
     let other = pod_with_claim("other", &requests(&[""]));
     let mut world = world(&(nodes(8) + CLASS + &slices + &pod_with_claim("p", &requests(&fields)) + &other));
-    let steps = 2_000_000;
+    let steps = 12_000_000;
     world.cluster.device_work().allow(steps, 10 * steps);
     let pod = world.prepare("p");
     let message = world.cluster.decide(&pod).message().into_owned();
@@ -136,7 +136,7 @@ fn selectors_that_cost_more_than_the_budget_of_a_decision_continue_in_the_next_o
     let q = pod_with_claim("q", &requests(&[""]));
     let mut world = world(&(nodes(3) + CLASS + &slices + &p + &q));
     let (p, q) = (world.prepare("p"), world.prepare("q"));
-    let steps = 300_000;
+    let steps = 1_000_000;
     let mut n_cut = 0;
     let placed = loop {
         world.cluster.device_work().allow(steps, steps);

@@ -76,7 +76,7 @@ impl World {
         let (claims, pods) = (list(DEVICE_CLAIMS).await, list(PODS).await);
         let living: HashSet<&str> = pods.iter().map(|pod| pod["metadata"]["uid"].as_str().unwrap()).collect();
         let (all, slices) = (typed(&claims), typed(&list(SLICES).await));
-        assert_eq!(berth_testkit::devices::check(&all, &slices), Vec::<String>::new());
+        assert_eq!(berth_testkit::check::devices::check(&all, &slices), Vec::<String>::new());
         for claim in &claims {
             let status = &claim["status"];
             for consumer in status["reservedFor"].as_array().into_iter().flatten() {

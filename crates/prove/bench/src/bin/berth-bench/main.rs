@@ -27,38 +27,27 @@ const EXAMPLES: &str = "\
 Examples:
   berth-bench affinity/performance-config.yaml --case SchedulingPodAffinity --workload 5000Nodes_5000Pods
   berth-bench misc/performance-config.yaml --case SchedulingBasic --repeat 5 -o json
+  berth-bench crates/prove/bench/workloads/performance-config.yaml --case BoundVolumes
   berth-bench scale --nodes 100000 --pods 100000
-  berth-bench volumes --nodes 5000 --pods 5000
-  berth-bench dra --nodes 5000 --devices 8 --pods 20000
-  berth-bench churn --nodes 5000 --rounds 60 --pods 1000
   berth-bench dump --nodes 5000 --pods 150000 > dump.json
   berth-bench load dump.json
-  berth-bench ops --nodes 10000 --op decide --count 1000
-  berth-bench enforce --nodes 5000 --pods 50000 --changed 500
-  berth-bench preempt --nodes 1000 --pods 1000
-  berth-bench groups --nodes 5000 --groups 500 --members 32
-  berth-bench rebalance --nodes 5000 --pods 150000 --displaced 1,5,20
   berth-bench bind --nodes 5000,50000
-  berth-bench up --nodes 1000 --pods 10000
-  berth-bench list --pods 150000
-  berth-bench webhook --connections 8
-  berth-bench console --nodes 5000 --pods 150000
-  berth-bench soak --minutes 60";
+  berth-bench list --pods 150000";
 
 const ENVIRONMENT: &str = "\
-bind, up, churn --scheduler, webhook and soak run components as processes of the program `berth` in \
-                           the directory of this program; the environment variable BERTH_BIN names another one.";
+bind runs components as processes of the program `berth` in the directory of this program; the \
+                           environment variable BERTH_BIN names another one.";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 success, 1 a workload failed, a placement violates a rule or a value grows, 2 invalid input or usage";
+Exit codes: 0 success, 1 a workload failed or a placement violates a rule, 2 invalid input or usage";
 
 /// Measure scheduling performance
 ///
 /// Runs the workloads of a scheduler_perf file of Kubernetes, each in a new engine, and measures every decision of the
 /// measured phase, including the assignment of the pod. Reading and preparing pods is not part of a decision. Every
 /// decision considers all nodes. Unschedulable pods preempt others. Operations that take time (churn, deletePods,
-/// sleep) follow a clock on which a decision takes 5 ms. Workloads that need more (devices, other operations) are reported
-/// as not supported, with the operation.
+/// sleep) follow a clock on which a decision takes 5 ms. Workloads that need more are reported as not supported, with the
+/// operation.
 #[derive(Debug, Parser)]
 #[command(
     name = "berth-bench",

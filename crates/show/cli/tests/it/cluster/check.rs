@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use berth_api::object::{Namespace, Node, Pod, VolumeKind, VolumeObject};
-use berth_bench::check::volumes::VolumeState;
-use berth_bench::check::{self, Placed};
+use berth_testkit::check::{self, Placed, volumes};
+use berth_testkit::naive::World;
 use kube::Client;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -45,15 +45,17 @@ pub async fn assert_every_rule_kept(client: &Client) -> usize {
 /// Checks that claims and volumes belong together in pairs, that every pod can use its volumes where it is, and that every
 /// waiting pod has a reason.
 pub async fn assert_volumes_right(client: &Client) {
-    let nodes: Vec<Node> = list(client, "/api/v1/nodes").await.unwrap().iter().map(typed).collect();
-    let pods: Vec<Pod> = list(client, "/api/v1/pods").await.unwrap().iter().map(typed).collect();
-    let mut objects = Vec::new();
+    let pods = list(client, "/api/v1/pods").await.unwrap();
+    let mut world = World {
+        nodes: list(client, "/api/v1/nodes").await.unwrap().iter().map(typed).collect(),
+        pods: pods.iter().map(typed).filter(|pod: &Pod| !pod.is_terminal()).collect(),
+        ..World::default()
+    };
     for kind in [VolumeKind::PersistentVolume, VolumeKind::PersistentVolumeClaim, VolumeKind::CsiNode] {
         let listed = list(client, &kind.resource().path("")).await.unwrap();
-        objects.extend(listed.iter().map(|value| VolumeObject::decode(kind, value).unwrap()));
+        listed.iter().for_each(|value| world.storage.set(VolumeObject::decode(kind, value).unwrap()));
     }
-    let violations = VolumeState::new(nodes, pods, objects).check();
-    assert!(violations.is_empty(), "{violations:#?}");
+    assert_eq!(volumes::check(&world), Vec::<String>::new());
 }
 
 fn bound_at(pod: &Value) -> &str {

@@ -123,12 +123,12 @@ impl Stage {
 
     /// Checks the number of bindings and each binding.
     async fn judge(&self, n_bound: usize) {
-        let bindings = eventually("all bindings are seen", async || {
+        let (_, findings) = eventually("all bindings are seen", async || {
             let bindings = self.record.bindings();
-            if bindings.n_bound == n_bound { Ok(bindings) } else { Err(format!("{bindings:?}")) }
+            if bindings.0 == n_bound { Ok(bindings) } else { Err(format!("{bindings:?}")) }
         })
         .await;
-        assert_eq!(bindings.violations, Vec::<String>::new());
+        assert_eq!(findings, Vec::<String>::new());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use berth_apiserver::TemporaryDir;
@@ -69,24 +69,9 @@ impl Server {
         memory_of(&self.child.id().to_string(), "VmRSS")
     }
 
-    /// Open file descriptors; Linux only.
-    pub fn n_files(&self) -> Option<u64> {
-        Some(fs::read_dir(format!("/proc/{}/fd", self.child.id())).ok()?.count() as u64)
-    }
-
     /// CPU time; Linux only.
     pub fn cpu_time(&self) -> Option<Duration> {
         cpu_time(&self.child.id().to_string())
-    }
-}
-
-impl Server {
-    /// How the process has ended; none while it runs.
-    ///
-    /// # Errors
-    /// The system cannot tell.
-    pub fn ended(&mut self) -> Result<Option<ExitStatus>, BenchError> {
-        Ok(self.child.try_wait()?)
     }
 
     /// Ends the process at once.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use berth_apiserver::{ApiServer, ServerOptions};
 use berth_bench::count;
-use berth_bench::dump;
+use berth_bench::dump::Dump;
 use http::{Request, StatusCode, header};
 use kube::Client;
 use kube::client::Body;
@@ -72,7 +72,8 @@ pub struct Way {
 pub async fn run(bench: ListBench, progress: &dyn Fn(usize)) -> Result<ListReport, BenchError> {
     let other = |error: &dyn std::fmt::Display| BenchError::Other(error.to_string());
     let server = ApiServer::start(ServerOptions::default()).await.map_err(|error| other(&error))?;
-    let mut pods = dump::pods(bench.pods.min(5_000), bench.pods, bench.seed);
+    let mut pods =
+        Dump { nodes: bench.pods.min(5_000), pods: bench.pods, seed: bench.seed, displaced: 0 }.all_pods();
     for n_stored in (0..bench.pods).step_by(BATCH) {
         let batch =
             pods.by_ref().take(BATCH).collect::<std::io::Result<_>>().map_err(|error| other(&error))?;

@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use berth_api::object::{Node, Pod};
 use berth_bench::measure::Samples;
-use berth_bench::scale::nodes;
-use berth_bench::scale::templates::{PodTemplate, namespaces};
 use berth_client::call::{self, CallError};
 use http::Method;
 use kube::Client;
@@ -71,26 +69,6 @@ pub async fn post(client: &Client, path: &str, object: &Value) -> Result<(), Cal
     call::send(client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await.map(drop)
 }
 
-/// Creates objects, each at its path.
-///
-/// # Errors
-/// A request fails.
-pub async fn create(
-    client: &Client,
-    objects: Vec<(String, Value)>,
-    n_workers: usize,
-) -> Result<Samples, CallError> {
-    let client = client.clone();
-    each(objects, n_workers, move |_, objects, i| {
-        let client = client.clone();
-        async move {
-            let (path, object) = &objects[i];
-            post(&client, path, object).await
-        }
-    })
-    .await
-}
-
 /// Creates `n` objects, each made when its turn comes; calls `progress` with the number of created ones.
 ///
 /// # Errors
@@ -122,19 +100,9 @@ pub async fn create_each(
     }
 }
 
-/// The namespaces of the pod templates.
-pub fn namespace_objects() -> Vec<(String, Value)> {
-    namespaces().iter().map(|n| namespace_object(&n.metadata.name)).collect()
-}
-
 pub fn namespace_object(name: &str) -> (String, Value) {
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     ("/api/v1/namespaces".to_owned(), object)
-}
-
-/// Nodes with the condition `Ready`.
-pub fn node_objects(seed: u64, n_nodes: usize) -> Vec<(String, Value)> {
-    (0..n_nodes).map(|i| node_object(&nodes::node(seed, i))).collect()
 }
 
 /// A node that is ready.
@@ -156,20 +124,4 @@ pub fn pod_object(template: &Pod, name: &str, scheduler: &str) -> Value {
     object["metadata"] = json!({"name": name, "labels": template.metadata.labels});
     object["spec"] = json!(spec);
     object
-}
-
-/// A Deployment of a pod template.
-pub fn deployment_object(template: &PodTemplate, n_replicas: usize) -> Value {
-    let pod = pod_object(&template.pod, "", "default-scheduler");
-    let labels = &pod["metadata"]["labels"];
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": template.pod.metadata.name},
-        "spec": {
-            "replicas": n_replicas,
-            "selector": {"matchLabels": {"app": labels["app"]}},
-            "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
-        },
-    })
 }

@@ -2,11 +2,6 @@
 
 pub mod bind;
 mod child;
-pub mod churn;
-pub mod console;
 pub mod list;
 mod load;
-pub mod settle;
-pub mod soak;
 mod watched;
-pub mod webhook;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{counted, grouped};
 use berth_bench::bind::PartTime;
-use berth_terminal::output::{BAD, GOOD, NL};
+use berth_terminal::output::{BAD, GOOD};
 use berth_terminal::table::{Cell, Table};
 
 use super::engine::mebibytes;
@@ -21,9 +21,7 @@ pub fn bind(out: &mut impl Write, report: &BindReport) -> io::Result<()> {
         memory(out, &report.sizes)?;
     }
     for size in &report.sizes {
-        clients(out, size)?;
         failures(out, size)?;
-        answers(out, size)?;
         verified(out, size)?;
     }
     Ok(())
@@ -101,42 +99,14 @@ fn memory(out: &mut impl Write, sizes: &[BindSize]) -> io::Result<()> {
     table.write(out, "")
 }
 
-fn clients(out: &mut impl Write, size: &BindSize) -> io::Result<()> {
-    if size.clients.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "{NL}other clients with {}:", counted(size.nodes, "node"))?;
-    let mut table = Table::new(["REQUESTS", "NUMBER", "MEDIAN", "SLOWEST", "PODS/S MEANWHILE"]);
-    for probe in &size.clients {
-        let ms = |ms: f64| Cell::from(format!("{ms:.1} ms"));
-        table.row([
-            Cell::from(probe.what),
-            grouped(probe.requests).into(),
-            ms(probe.p50_ms),
-            ms(probe.max_ms),
-            grouped(probe.per_second.round() as usize).into(),
-        ]);
-    }
-    table.write(out, "")
-}
-
 fn failures(out: &mut impl Write, size: &BindSize) -> io::Result<()> {
     let failures = size.failures;
     let measured = [
-        ("the second scheduler bound its first pod", failures.failover_seconds),
         ("the restarted API server served", failures.server_restart_seconds),
         ("the restarted scheduler bound its first pod", failures.scheduler_restart_seconds),
     ];
     for (what, seconds) in measured.into_iter().filter_map(|(what, seconds)| Some((what, seconds?))) {
         writeln!(out, "{}: {what} after {seconds:.2} s", counted(size.nodes, "node"))?;
-    }
-    Ok(())
-}
-
-fn answers(out: &mut impl Write, size: &BindSize) -> io::Result<()> {
-    for answer in &size.answers {
-        let (nodes, memory) = (counted(size.nodes, "node"), mebibytes(answer.peak_bytes));
-        writeln!(out, "{nodes}: berth {} took {:.1} s and {memory}", answer.command, answer.seconds)?;
     }
     Ok(())
 }

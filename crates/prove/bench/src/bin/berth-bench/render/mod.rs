@@ -1,5 +1,4 @@
 //! Text output of benchmarks.
 
 pub mod bind;
-pub mod cluster;
 pub mod engine;

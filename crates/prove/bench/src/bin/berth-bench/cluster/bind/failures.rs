@@ -19,8 +19,6 @@ const PERIOD: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failures {
-    /// From the end of the first scheduler to the first binding of the second; with `--failover`.
-    pub failover_seconds: Option<f64>,
     /// From the start of the API server until it serves; with `--restart`, like the next.
     pub server_restart_seconds: Option<f64>,
     /// From the start of the scheduler to its first binding.
@@ -44,7 +42,7 @@ impl Failures {
         self.server_restart_seconds = Some(begin.elapsed().as_secs_f64());
         cluster.add_pods(N_PENDING).await?;
         let begin = Instant::now();
-        let scheduler = Scheduler::start(bind, &cluster.kubeconfig(), &[])?;
+        let scheduler = Scheduler::start(bind, &cluster.kubeconfig())?;
         let bound = async {
             while scheduler.n_bound().await == 0 {
                 tokio::time::sleep(PERIOD).await;

@@ -93,7 +93,7 @@ async fn measure(
             note(&format!("the pods are created: start the scheduler {name} now"));
             None
         }
-        None => Some(Scheduler::start(bind, kubeconfig, &[])?),
+        None => Some(Scheduler::start(bind, kubeconfig)?),
     };
     let bound_uid = |pod: &ObservedObject| pod.node().map(|_| pod.metadata.uid.clone());
     // The other scheduler may run already.
@@ -128,9 +128,7 @@ async fn measure(
         unbound: n_pods.saturating_sub(placed.len()),
         rates: Rates { per_second, ..Rates::default() },
         memory: Memory::default(),
-        clients: Vec::new(),
         failures: Default::default(),
-        answers: Vec::new(),
         check: placed::check(*seed, templates, *n_nodes, &placed),
     })
 }

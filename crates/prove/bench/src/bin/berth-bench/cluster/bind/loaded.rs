@@ -6,18 +6,16 @@ use std::time::Instant;
 
 use berth_api::resource::PODS;
 use berth_apiserver::{ApiServer, ServerOptions, StorageOptions, TemporaryDir};
-use berth_bench::scale::templates::{PodTemplate, templates};
+use berth_bench::scale::templates::{PodTemplate, namespaces, templates};
 use berth_bench::scale::{nodes, pod_name};
 use berth_client::call;
 use berth_client::connect::{self, Options};
 use http::Method;
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::child::{Server, temporary_dir};
-use super::super::load::{
-    TIMEOUT, create, create_each, namespace_object, namespace_objects, node_object, pod_object,
-};
+use super::super::load::{TIMEOUT, create_each, namespace_object, node_object, pod_object, post};
 use super::Bind;
 use crate::error::BenchError;
 
@@ -27,14 +25,9 @@ const N_CREATORS: usize = 16;
 const BATCH: usize = 5_000;
 /// The directory of the store.
 const DATA: &str = "data";
-/// The namespace of the pods that other clients delete.
-pub const BALLAST: &str = "ballast";
-/// Their number.
-pub const N_BALLAST: usize = 10_000;
 
 /// An API server with nodes and pending pods.
 pub struct Loaded {
-    pub n_nodes: usize,
     pub n_pods: usize,
     pub templates: Arc<[PodTemplate]>,
     pub server: Server,
@@ -72,13 +65,7 @@ impl Loaded {
         let start_seconds = begin.elapsed().as_secs_f64();
         let rss_bytes = server.rss_bytes();
         let client = options.client().await?;
-        if bind.clients {
-            create(&client, vec![namespace_object(BALLAST)], 1).await?;
-            create_each(&client, N_BALLAST, N_CREATORS, &|_| (), move |i| ballast_pod(i, i % n_nodes))
-                .await?;
-        }
         Ok(Loaded {
-            n_nodes,
             n_pods,
             templates,
             server,
@@ -132,7 +119,10 @@ async fn fill(
     let options = ServerOptions { data_dir, storage, ..ServerOptions::default() };
     let server = ApiServer::start(options).await.map_err(|error| BenchError::Other(error.to_string()))?;
     let client = connect::client(server.admin_config())?;
-    create(&client, namespace_objects(), 1).await?;
+    for namespace in namespaces() {
+        let (path, object) = namespace_object(&namespace.metadata.name);
+        post(&client, &path, &object).await?;
+    }
     let node = |i| node_object(&nodes::node(bind.seed, i));
     let first_node = created(&client, node(0)).await?;
     let mut first_pods = Vec::new();
@@ -200,20 +190,4 @@ fn pending_pod(templates: &[PodTemplate], i: usize) -> (String, Value) {
     let template = &templates[i % templates.len()].pod;
     let name = pod_name(&template.metadata.name, i);
     (PODS.path(&template.metadata.namespace), pod_object(template, &name, "berth"))
-}
-
-/// A pod without requests that runs on a node.
-fn ballast_pod(i: usize, node: usize) -> (String, Value) {
-    let pod = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": ballast_name(i)},
-        "spec": {"nodeName": nodes::node_name(node), "containers": [{"name": "main", "image": "ballast"}]},
-    });
-    (PODS.path(BALLAST), pod)
-}
-
-/// The name of a pod that other clients delete.
-pub fn ballast_name(i: usize) -> String {
-    format!("ballast-{i:05}")
 }

@@ -3,8 +3,6 @@
 //! API server and scheduler are processes. Nodes and pending pods are loaded first; then the scheduler starts. There are no
 //! other watches: the scheduler's metrics show how far it is, and its placements are read and checked at the end.
 
-mod answers;
-mod clients;
 mod failures;
 mod given;
 mod loaded;
@@ -14,12 +12,10 @@ mod placed;
 use std::path::PathBuf;
 
 use berth_bench::bind::Rates;
-use berth_bench::check::Findings;
 use berth_bench::count;
+use berth_testkit::check::Findings;
 use serde::Serialize;
 
-use self::answers::Answer;
-use self::clients::Probe;
 use self::failures::Failures;
 use self::loaded::Loaded;
 use self::observed::Run;
@@ -44,25 +40,13 @@ pub struct Bind {
     /// Record the scheduler's decisions meanwhile
     #[arg(long)]
     pub record: bool,
-    /// Send requests of other clients meanwhile, and show the slowest of each kind
-    ///
-    /// They watch all pods and read slowly, list all nodes, list the pods of a namespace, change the labels of 1,000 nodes, and
-    /// delete 10,000 pods.
-    #[arg(long)]
-    pub clients: bool,
-    /// Kill the scheduler when half of the pods are bound; another takes over
-    #[arg(long)]
-    pub failover: bool,
     /// Kill and restart the API server and the scheduler at the end
     #[arg(long)]
     pub restart: bool,
-    /// Ask about a pod, the broken rules and the loss of a node at the end, with commands that read the cluster
-    #[arg(long)]
-    pub answers: bool,
     /// Measure on the API server of this kubeconfig, which must have neither nodes nor pods
     ///
     /// Namespaces, nodes and pods are created by requests. Nodes and pods are deleted at the end, but not after Ctrl-C.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "clients", "failover", "restart", "answers"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "restart"])]
     pub kubeconfig: Option<PathBuf>,
     /// Measure the scheduler with this name instead of berth scheduler; it must be started when the pods are created
     #[arg(long, value_name = "NAME", requires = "kubeconfig", conflicts_with = "bind_concurrency")]
@@ -118,11 +102,7 @@ pub struct BindSize {
     #[serde(flatten)]
     pub rates: Rates,
     pub memory: Memory,
-    /// Requests of other clients meanwhile; empty without `--clients`.
-    pub clients: Vec<Probe>,
     pub failures: Failures,
-    /// How long commands about the cluster took; empty without `--answers`.
-    pub answers: Vec<Answer>,
     /// What the independent check found.
     pub check: Findings,
 }
@@ -173,15 +153,14 @@ async fn size(
     progress: &dyn Fn(usize),
 ) -> Result<BindSize, BenchError> {
     let mut cluster = Loaded::load(bind, n_nodes, n_pods, progress).await?;
-    let Run { first_binding, last_binding, rates, scheduler, clients, failover, mut memory } =
+    let Run { first_binding, last_binding, rates, scheduler, mut memory } =
         observed::run(bind, &cluster, &|n_bound| progress(n_nodes + n_pods + n_bound)).await?;
     memory.server_bytes = cluster.rss_bytes;
     memory.server_peak_bytes = cluster.server.peak_rss_bytes();
     let placed = placed::read(bind.seed, &cluster.client, &cluster.templates, n_pods).await?;
     let unbound = n_pods.saturating_sub(placed.len());
     let check = placed::check(bind.seed, &cluster.templates, n_nodes, &placed);
-    let answers = if bind.answers { answers::ask(&cluster).await? } else { Vec::new() };
-    let mut failures = Failures { failover_seconds: failover, ..Failures::default() };
+    let mut failures = Failures::default();
     if bind.restart {
         failures.restart(bind, &mut cluster, scheduler).await?;
     }
@@ -195,9 +174,7 @@ async fn size(
         unbound,
         rates,
         memory,
-        clients,
         failures,
-        answers,
         check,
     })
 }

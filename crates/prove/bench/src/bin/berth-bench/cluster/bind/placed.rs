@@ -2,14 +2,13 @@
 
 use berth_api::resource::PODS;
 use berth_bench::bind::decidable;
-use berth_bench::check::{self, Findings, Placed};
 use berth_bench::scale::nodes;
 use berth_bench::scale::templates::{PodTemplate, namespaces};
 use berth_client::{Pages, WatchGroup, WatchOptions};
+use berth_testkit::check::{self, Findings, Placed};
 use kube::Client;
 use serde::Deserialize;
 
-use super::loaded::BALLAST;
 use crate::error::BenchError;
 
 /// Pods on a page: their text is some MiB.
@@ -25,7 +24,6 @@ struct Listed {
 #[serde(rename_all = "camelCase")]
 struct Metadata {
     name: String,
-    namespace: String,
     resource_version: String,
 }
 
@@ -60,7 +58,7 @@ pub async fn read(
     let mut placed = Vec::with_capacity(n_pods);
     let mut pages = Pages::new(client, &options);
     while let Some(page) = pages.next::<Listed>().await? {
-        placed.extend(page.iter().filter(|pod| pod.metadata.namespace != BALLAST).filter_map(placed_of));
+        placed.extend(page.iter().filter_map(placed_of));
     }
     let zone_of = |node: u32| nodes::node(seed, node as usize).metadata.labels.remove(nodes::ZONE);
     Ok(decidable(placed, templates, zone_of))

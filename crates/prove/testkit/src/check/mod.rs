@@ -1,18 +1,21 @@
-//! An independent check of a placement: whether it violates a required rule.
+//! Checks of clusters that others have decided about: whether a placement violates a required rule.
 //!
-//! It takes rules of a single pod and node from the naive evaluator of the tests, which shares no code with the engine, so
-//! that it does not repeat the engine's mistakes. What it adds is fast enough for large clusters. It expects pods that were placed one after the other and stay. Capacity,
-//! ports, taints, node affinity and anti-affinity are checked with all pods placed; affinity and spread at the time of
-//! each pod's placement. The extensions of the proposals are not supported. [`volumes`] checks claims,
-//! volumes and the pods that use them.
+//! All take the rules from [`crate::naive`], which shares no code with the engine. [`check`] looks at a placement of any size: it
+//! expects pods that were placed one after the other and stay. Capacity, ports, taints, node affinity and anti-affinity are checked
+//! with all pods placed; affinity and spread at the time of each pod's placement. The extensions of the proposals are not supported.
+//! [`bindings`] judges each binding of a small cluster's [`history`], [`volumes`] claims, volumes and the pods that use them,
+//! [`devices`] allocations.
 
+pub mod bindings;
+pub mod devices;
+pub mod history;
 mod node_rules;
 mod pod_rules;
 mod spread;
 pub mod volumes;
 
+use crate::naive::pod_requests;
 use berth_api::object::{Namespace, Node, Pod, ResourceList};
-use berth_testkit::naive::pod_requests;
 use serde::Serialize;
 
 use pod_rules::Domains;

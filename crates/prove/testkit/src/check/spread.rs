@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::naive::{selects, untolerated};
 use berth_api::object::{Node, Pod, TopologySpreadConstraint};
-use berth_testkit::naive::{selects, untolerated};
 
 use super::node_rules::accepts_node;
 use super::pod_rules::Domains;

@@ -1,7 +1,11 @@
-//! The objects of the cluster at each version, as typed objects.
+//! The changes of a cluster by version, and its objects at each version as typed objects.
+//!
+//! Rules are checked along the whole history, not only in its last state: a rule must hold when a pod is bound, and may be broken by
+//! later changes.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::feature_gates::FeatureGates;
@@ -9,18 +13,35 @@ use berth_api::object::device::{DeviceKind, DeviceObject, ResourceClaim};
 use berth_api::object::{
     GroupKey, GroupRules, Namespace, Node, Pod, PodDisruptionBudget, PodGroup, VolumeKind, VolumeObject,
 };
-use berth_testkit::naive::World;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Changes, name};
-use crate::platform;
+use crate::naive::World;
+
+/// A change of an object.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When it was seen.
+    pub at: Duration,
+    /// The kind of the object.
+    pub kind: String,
+    /// Whether the object was deleted.
+    pub deleted: bool,
+    /// The object afterwards.
+    pub object: Value,
+}
+
+/// The changes by version.
+pub type Changes = BTreeMap<u64, Arc<Change>>;
 
 /// An object that decides about placement.
 #[derive(Clone)]
 pub enum Object {
+    /// A pod.
     Pod(Rc<Pod>),
+    /// A node.
     Node(Rc<Node>),
+    /// A namespace.
     Namespace(Rc<Namespace>),
     /// A pod group.
     Group(Rc<PodGroup>),
@@ -36,8 +57,10 @@ pub enum Object {
 pub struct Step {
     /// The version.
     pub version: u64,
-    /// When.
+    /// When it was seen.
     pub at: Duration,
+    /// The wall clock then, in seconds since 1970.
+    pub wall_seconds: i64,
     /// Kind, and `NAMESPACE/NAME`.
     pub key: (String, String),
     /// The object afterwards; none if it was deleted.
@@ -48,16 +71,17 @@ pub struct Step {
 #[derive(Clone, Default)]
 pub struct State {
     objects: BTreeMap<(String, String), Object>,
-    at: Duration,
+    wall_seconds: i64,
 }
 
-/// The steps of a history that concern placement.
-pub fn steps(changes: &Changes) -> Vec<Step> {
+/// The steps of a history that concern placement. It begins at this time of the wall clock, in seconds since 1970.
+pub fn steps(changes: &Changes, begin: i64) -> Vec<Step> {
     let steps = changes.iter().filter_map(|(version, change)| {
         let object = decode(&change.kind, &change.object)?;
         let object = (!change.deleted).then_some(object);
         let key = (change.kind.clone(), name(&change.object));
-        Some(Step { version: *version, at: change.at, key, object })
+        let wall_seconds = begin + change.at.as_secs() as i64;
+        Some(Step { version: *version, at: change.at, wall_seconds, key, object })
     });
     steps.collect()
 }
@@ -94,7 +118,7 @@ impl State {
 
     /// Makes a step.
     pub fn apply(&mut self, step: &Step) {
-        self.at = step.at;
+        self.wall_seconds = step.wall_seconds;
         match &step.object {
             Some(object) => self.objects.insert(step.key.clone(), object.clone()),
             None => self.objects.remove(&step.key),
@@ -154,14 +178,6 @@ impl State {
         pod
     }
 
-    /// Claims, volumes and what decides about them.
-    pub fn volumes(&self) -> impl Iterator<Item = VolumeObject> {
-        self.objects.values().filter_map(|object| match object {
-            Object::Volume(volume) => Some((**volume).clone()),
-            _ => None,
-        })
-    }
-
     /// Claims of devices.
     pub fn claims(&self) -> impl Iterator<Item = &ResourceClaim> {
         self.objects.values().filter_map(|object| match object {
@@ -199,7 +215,7 @@ impl State {
                 Object::Group(_) => {}
             }
         }
-        world.devices.now = platform::wall_clock(self.at);
+        world.devices.now = self.wall_seconds;
         world
     }
 }
@@ -212,4 +228,32 @@ fn as_reserved(mut object: DeviceObject, uid: &str) -> DeviceObject {
         claim.metadata.deletion_timestamp = None;
     }
     object
+}
+
+/// Pods that were bound twice, or whose node changed: by uid.
+pub fn bound_twice(changes: &Changes) -> Vec<String> {
+    let mut nodes: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut findings = Vec::new();
+    for (version, change) in changes.iter().filter(|(_, change)| change.kind == "Pod") {
+        let node = text(&change.object["spec"]["nodeName"]);
+        let uid = text(&change.object["metadata"]["uid"]);
+        match nodes.insert(uid, node) {
+            Some(before) if !before.is_empty() && before != node => findings.push(format!(
+                "version {version}: {} moved from {before:?} to {node:?}",
+                name(&change.object)
+            )),
+            _ => {}
+        }
+    }
+    findings
+}
+
+/// The text of a JSON string; empty if it is none.
+pub fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// `NAMESPACE/NAME` of an object.
+pub fn name(object: &Value) -> String {
+    format!("{}/{}", text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::naive;
 use berth_api::object::{ContainerPort, Node, Pod, ResourceList, Taint};
-use berth_testkit::naive;
 
 use super::{Findings, Placed, Rule};
 

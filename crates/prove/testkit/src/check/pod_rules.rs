@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::naive::selects;
 use berth_api::object::{Namespace, Node, Pod, PodAffinity, PodAffinityTerm, StringMap};
-use berth_testkit::naive::selects;
 
 use super::{Findings, Placed, Rule};
 
