@@ -39,7 +39,7 @@ fn moves_of_pods_break_no_rule_and_make_nothing_worse() {
     println!("{text}");
     assert!(output.status.success());
     let n_moves = text.split(" evictions by enforcers, ").nth(1).and_then(|rest| rest.split(' ').next());
-    assert!(n_moves.and_then(|n| n.parse::<u64>().ok()) > Some(10), "{n_moves:?}");
+    assert!(n_moves.and_then(|n| n.parse::<u64>().ok()) > Some(5), "{n_moves:?}");
 }
 
 #[test]

@@ -10,9 +10,10 @@ use berth_api::object::Pod;
 use berth_api::object::device::{DeviceObject, ResourceClaim};
 use berth_api::object::group::TopologyLevel;
 use berth_engine::{Cluster, Group, GroupLevel, GroupOutcome, Outcome, PreparedPod, Settings};
+use berth_testkit::check::devices;
 use berth_testkit::generate::{Random, seeds};
 use berth_testkit::naive::World;
-use berth_testkit::{devices, text};
+use berth_testkit::text;
 
 use self::draw::{Case, draw};
 use self::solver::{Solution, Solver};
