@@ -93,7 +93,8 @@ async fn a_rolling_update_keeps_its_limits_and_is_undone() {
     world.end().await;
 }
 
-#[tokio::test(start_paused = true)]
+/// In real time: the deadline of a rollout is counted by the wall clock.
+#[tokio::test]
 async fn a_stuck_rollout_is_reported_scales_in_proportion_and_is_cleaned_up() {
     let world = World::new(2).await;
     let spec = json!({"progressDeadlineSeconds": 1, "revisionHistoryLimit": 0,

@@ -81,7 +81,8 @@ async fn pods_are_evicted_from_an_unreachable_node_when_their_toleration_expires
     world.end().await;
 }
 
-#[tokio::test(start_paused = true)]
+/// In real time: tolerations are counted by the wall clock.
+#[tokio::test]
 async fn cordon_adds_a_taint_and_no_execute_evicts_at_once() {
     let world = World::new(2).await;
     world.patch("/api/v1/nodes/n0", json!({"spec": {"unschedulable": true}})).await;

@@ -263,6 +263,10 @@ impl Agent {
             }
             PodState::Decided(lifecycle) => {
                 let before = Progress::of(lifecycle);
+                // Its time has passed by the clock of the timer, also if the wall clock was set back.
+                if let Some(due) = lifecycle.due() {
+                    lifecycle.advance(due.max(now()));
+                }
                 self.pod_advanced(id, before);
             }
         }
@@ -271,9 +275,13 @@ impl Agent {
     /// The pod's node has started again.
     pub(super) fn resume_pod(&mut self, id: PodId) {
         let Some(entry) = self.pods.get_mut(id) else { return };
-        entry.timer_epoch += 1;
-        let epoch = entry.timer_epoch;
-        self.pod_due(id, epoch);
+        match &entry.state {
+            PodState::PendingRecheck(_) => self.arm(id, Duration::ZERO),
+            PodState::Decided(lifecycle) => {
+                let before = Progress::of(lifecycle);
+                self.pod_advanced(id, before);
+            }
+        }
     }
 
     /// The pod is deleted, or no longer belongs to this agent.

@@ -1,4 +1,5 @@
-//! Pods that have to go and have no feasible node: held for a time, and then evicted.
+//! Pods that have to go and have no feasible node: held for a time, and then evicted. In real time: holds are counted by the
+//! wall clock, so that they go on in another process.
 
 use berth_api::object::placement::HELD_CONDITION;
 use berth_api::object::{Condition, Pod, find_condition};
@@ -31,7 +32,7 @@ async fn lost_label(world: &World, enforcer: &Enforcer, pods: Vec<Value>) {
     world.label_node("node-1", "disk", Value::Null).await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn the_system_evicts_eventually_and_says_when_and_why() {
     let world = World::start(1, 1).await;
     // One replica: six times as long.
@@ -50,7 +51,7 @@ async fn the_system_evicts_eventually_and_says_when_and_why() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_pod_decides_for_itself_and_a_namespace_for_its_pods() {
     let world = World::start(1, 1).await;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "batch"}});
@@ -92,7 +93,7 @@ async fn a_pod_decides_for_itself_and_a_namespace_for_its_pods() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn the_condition_ends_with_the_violation_and_a_new_enforcer_goes_on_from_it() {
     let world = World::start(1, 1).await;
     let options =
@@ -113,7 +114,7 @@ async fn the_condition_ends_with_the_violation_and_a_new_enforcer_goes_on_from_i
     enforcer.stopped().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn when_the_rule_holds_again_the_condition_becomes_false_and_the_next_violation_starts_a_new_time() {
     let world = World::start(1, 1).await;
     let holds = HoldOptions { default: HoldPeriod::For(LONG), ..HoldOptions::default() };
@@ -131,7 +132,7 @@ async fn when_the_rule_holds_again_the_condition_becomes_false_and_the_next_viol
     enforcer.stopped().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn the_time_continues_after_a_restart_also_in_the_grace_period_of_the_rule() {
     let world = World::start(2, 1).await;
     let holds = HoldOptions { default: HoldPeriod::For(LONG), ..HoldOptions::default() };
@@ -165,7 +166,7 @@ async fn the_time_continues_after_a_restart_also_in_the_grace_period_of_the_rule
     enforcer.stopped().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn the_second_of_two_replicas_is_held_no_longer_than_the_first_and_then_says_which_limit_delays_it() {
     let world = World::start(1, 1).await;
     let limits = LimitOptions { max_workload_share: 0.5, window: LONG, ..hasty().limits };
@@ -191,7 +192,7 @@ async fn the_second_of_two_replicas_is_held_no_longer_than_the_first_and_then_sa
     enforcer.stopped().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_pod_whose_hold_is_over_says_that_a_budget_rejects_its_eviction() {
     let world = World::start(1, 1).await;
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
@@ -209,7 +210,7 @@ async fn a_pod_whose_hold_is_over_says_that_a_budget_rejects_its_eviction() {
     enforcer.stopped().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn when_s2_terminates_s1_is_terminated_eventually() {
     let world = World::start(2, 1).await;
     let enforcer = world.enforce(EnforcerOptions { holds: held_for(200), ..hasty() }).await;
