@@ -64,7 +64,8 @@ fn rules_are_selected_by_name() {
 
 #[test]
 fn a_finding_is_selected_by_its_name_its_former_name_and_the_name_of_its_rule() {
-    let text = deployment("", "").replace("ap: web", "").replace("}}}}", "}}, matchLabelKeys: [b]}");
+    let text =
+        |annotation: &str| deployment(annotation, "").replace("{ap: web}}", "{}}, matchLabelKeys: [b]");
     let (absent, empty) = ("selector/match-label-key-absent", "selector/empty");
     let found = |text: &str, rule: &str| -> Vec<_> {
         report(text, &[rule]).findings.iter().map(|finding| finding.rule).collect()
@@ -72,7 +73,10 @@ fn a_finding_is_selected_by_its_name_its_former_name_and_the_name_of_its_rule() 
     for (name, expected) in
         [(empty, vec![empty]), ("empty-selector-selects-all", vec![empty]), ("selector", vec![empty, absent])]
     {
-        assert_eq!(found(&text, name), expected, "{name}");
+        assert_eq!(found(&text(""), name), expected, "{name}");
+        let exempt = found(&text(&format!("lint.berth.dev/ignore: '{name}'")), "selector");
+        let others = [empty, absent].into_iter().filter(|name| !expected.contains(name));
+        assert_eq!(exempt, others.collect::<Vec<_>>(), "{name}");
     }
 }
 
