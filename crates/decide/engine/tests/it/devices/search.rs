@@ -114,19 +114,28 @@ fn searches_on_many_nodes_that_each_stay_within_their_limit_share_one_budget() {
     );
     let mut fields = vec![""; 10];
     fields.extend([&*none, &*fails]);
-    let slices: String = (0..8).map(|n| slice(&format!("n{n}"), &serials(n, 14))).collect();
-    let other = pod_with_claim("other", &requests(&[""]));
-    let mut world = world(&(nodes(8) + CLASS + &slices + &pod_with_claim("p", &requests(&fields)) + &other));
-    let steps = 12_000_000;
-    world.cluster.device_work().allow(steps, 10 * steps);
-    let pod = world.prepare("p");
-    let message = world.cluster.decide(&pod).message().into_owned();
+    let pods = pod_with_claim("p", &requests(&fields)) + &pod_with_claim("other", &requests(&[""]));
+    let on_nodes = |n_nodes: usize| {
+        let slices: String = (0..n_nodes).map(|n| slice(&format!("n{n}"), &serials(n, 14))).collect();
+        world(&(nodes(n_nodes) + CLASS + &slices + &pods))
+    };
+    let mut alone = on_nodes(1);
+    alone.cluster.device_work().allow(u64::MAX, u64::MAX);
+    let p = alone.prepare("p");
+    assert_eq!(alone.cluster.decide(&p).node(), None);
+    let one_node = u64::MAX - alone.cluster.device_work().left();
+
+    let mut world = on_nodes(8);
+    let (p, other) = (world.prepare("p"), world.prepare("other"));
+    let work = world.cluster.device_work().clone();
+    // Enough for each node once, but not for the reasons of each as well.
+    work.allow(7 * one_node, 70 * one_node);
+    let message = world.cluster.decide(&p).message().into_owned();
     assert!(message.contains(" the search for devices on the node ended at its limit of work"), "{message}");
     assert!(message.contains(" without a search for devices"), "{message}");
-    assert!(world.cluster.device_work().is_cut());
-    let other = world.prepare("other");
+    assert!(work.is_cut());
     assert_eq!(world.cluster.decide(&other).node(), Some("n0"), "others have what is left");
-    assert!(!world.cluster.device_work().is_cut());
+    assert!(!work.is_cut());
 }
 
 #[test]
