@@ -56,11 +56,7 @@ pub async fn until<T, E: Debug>(what: &str, ask: impl AsyncFn() -> Result<T, E>)
     let mut pause = Duration::from_millis(10);
     loop {
         match ask().await {
-            Ok(answer) => {
-                let took = Instant::now() + DEADLINE - deadline;
-                if took > Duration::from_millis(1500) { eprintln!("LONG {took:?} {what}"); }
-                return answer;
-            }
+            Ok(answer) => return answer,
             Err(last) if Instant::now() > deadline => panic!("not in time: {what}: {last:?}"),
             Err(_) => tokio::time::sleep(pause).await,
         }

@@ -34,7 +34,10 @@ async fn a_cron_job_runs_keeps_its_history_and_takes_its_jobs_along() {
         let name =
             world.until_listed("one", JOBS, |jobs| jobs.len() == 1).await[0]["metadata"]["name"].clone();
         world
-            .delete_with(&format!("{JOBS}/{}", name.as_str().unwrap()), json!({"propagationPolicy": "Background"}))
+            .delete_with(
+                &format!("{JOBS}/{}", name.as_str().unwrap()),
+                json!({"propagationPolicy": "Background"}),
+            )
             .await;
     }
     world

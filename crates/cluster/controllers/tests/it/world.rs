@@ -147,11 +147,13 @@ fn now() -> String {
 }
 
 async fn kubelets(server: Arc<TestServer>, nodes: Arc<Mutex<Nodes>>, stop: CancellationToken) {
+    // Heartbeats differ by their seconds, also when simulated seconds pass faster than those of the wall clock.
+    let (start, started) = (jiff::Timestamp::now(), Instant::now());
     while !stop.is_cancelled() {
         let all = server.list(NODES).await;
         for node in &all {
             if nodes.lock().unwrap().beats(node) {
-                heartbeat(&server, node).await;
+                heartbeat(&server, node, (start + started.elapsed()).to_string()).await;
             }
         }
         let pods = server.list("/api/v1/pods").await;
@@ -205,9 +207,9 @@ impl Nodes {
     }
 }
 
-async fn heartbeat(server: &TestServer, node: &Value) {
-    let condition = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now(),
-        "lastTransitionTime": now()});
+async fn heartbeat(server: &TestServer, node: &Value, at: String) {
+    let condition = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": at,
+        "lastTransitionTime": at});
     // The node may be gone.
     let path = format!("{NODES}/{}/status", name(node));
     let _ = server.patch_as(STRATEGIC, &path, json!({"status": {"conditions": [condition]}})).await;
