@@ -212,7 +212,7 @@ async fn a_pod_with_claims_whose_profile_does_not_allocate_devices_is_evicted_li
 }
 
 /// An API server that does not validate the annotation, as that of any cluster.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_misspelt_rule_of_a_running_pod_was_lost_without_an_event() {
     let world =
         World::start_with(ServerOptions { extensions: false, ..ServerOptions::default() }, 1, 1).await;
