@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::rule::RULES;
+use crate::table::RULES;
 
 /// A name that is no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
