@@ -1,6 +1,7 @@
 //! Violated rules, and what the enforcer would do about them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
@@ -295,7 +296,7 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
 fn write_summary(out: &mut impl Write, summary: &AuditSummary) -> io::Result<()> {
     let not_running = not_running::counts(summary.n_rejected, summary.n_waiting);
     let (pods, nodes) = (counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
-    let of = format!("{pods} on {nodes}{not_running}");
+    let of = fmt::from_fn(|f| write!(f, "{pods} on {nodes}{not_running}"));
     if summary.n_violations == 0 {
         return writeln!(out, "{GOOD}No required rule is violated{GOOD:#}: {of}");
     }
