@@ -19,7 +19,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 pub struct CustomResources(Derived<[Defined]>);
 
 impl CustomResources {
-    /// Those of a store.
     pub fn new(store: &Store) -> CustomResources {
         let established = |store: &Store| {
             let (_, definitions) = store.list(&CUSTOM_RESOURCE_DEFINITIONS, &Filter::default());

@@ -13,7 +13,6 @@ use crate::store::{Change, Store, Write, WriteError, key};
 use crate::strategy::fields::{default, object};
 use crate::strategy::metadata::{add_finalizer, now};
 
-/// Why an import failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// An object has no name.
@@ -24,22 +23,17 @@ pub enum ImportError {
         /// Its kind; may be empty.
         kind: String,
     },
-    /// An object cannot be stored.
     #[error("{kind} {name:?}: {source}")]
     Write {
-        /// Its kind.
         kind: String,
         /// `namespace/name`.
         name: String,
-        /// The cause.
         source: WriteError,
     },
 }
 
-/// The result of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Number of stored objects.
     pub stored: usize,
     /// Number of objects that already existed and are unchanged.
     pub present: usize,

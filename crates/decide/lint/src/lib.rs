@@ -41,7 +41,6 @@ use table::CHECKS;
 const RULE_STEPS: u64 = 50_000_000;
 const ALL_STEPS: u64 = 150_000_000;
 
-/// The result of the rules.
 #[derive(Clone, Debug, Default)]
 pub struct LintReport {
     /// The findings, by file and object in input order, then by rule.
@@ -50,7 +49,6 @@ pub struct LintReport {
     pub invalid: Vec<InvalidObject>,
     /// The rules that were not applied to all objects because that is too much work, each with the first of these objects.
     pub incomplete: Vec<String>,
-    /// What was checked.
     pub checked: Checked,
     /// What the input lacks where it has no workloads.
     pub hint: Option<String>,

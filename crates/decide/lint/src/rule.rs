@@ -13,9 +13,7 @@ pub struct RuleInfo {
     pub(crate) former: Option<&'static str>,
     /// The usual severity of its findings; a finding that depends on what the input does not show has a lower one.
     pub severity: Severity,
-    /// What it reports.
     pub summary: &'static str,
-    /// How to fix it.
     pub fix: &'static str,
 }
 

@@ -12,7 +12,6 @@ use tokio::time::Instant;
 
 /// Timeout of a wait, far longer than any step of a test takes.
 pub const DEADLINE: Duration = Duration::from_secs(120);
-/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sends a request: a patch is a merge patch, and `null` is no body.

@@ -53,18 +53,15 @@ impl OutputArgs {
 
 /// Headings and names.
 pub const BOLD: Style = Style::new().bold();
-/// Success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// Failure.
 pub const BAD: Style = AnsiColor::Red.on_default();
-/// Warning.
 pub const ATTENTION: Style = AnsiColor::Yellow.on_default();
 /// Secondary information.
 pub const DIM: Style = Style::new().dimmed();
 
 /// `--color`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-#[expect(missing_docs, reason = "clap would print the documentation of each value")]
+// Its values have no doc comments: clap would print them.
 pub enum Color {
     Auto,
     Always,

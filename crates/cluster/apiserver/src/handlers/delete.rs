@@ -54,7 +54,6 @@ fn read_options(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
     }
 }
 
-/// The result of a deletion.
 pub enum Deleted {
     /// The object is deleted; this is its last state.
     Gone(Arc<Object>),

@@ -130,7 +130,6 @@ async fn ask_budget(
     }
 }
 
-/// The selector of a budget.
 struct BudgetSelector(Labels);
 
 impl Compiled for BudgetSelector {

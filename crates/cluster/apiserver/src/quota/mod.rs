@@ -145,7 +145,6 @@ impl Quota {
 }
 
 impl Quotas {
-    /// The quotas of a store.
     pub fn new(store: &Store) -> Quotas {
         Quotas { store: store.clone(), locks: Mutex::default() }
     }

@@ -20,7 +20,6 @@ pub struct Collections {
     collections: Vec<RwLock<Collection>>,
     /// Those of custom resources, made on first use.
     custom: Vec<OnceLock<Box<RwLock<Collection>>>>,
-    /// For a new collection.
     empty: Empty,
     revision: AtomicU64,
     parts: SharedParts,
@@ -80,7 +79,6 @@ impl Collections {
         }
     }
 
-    /// Reads a collection.
     pub fn read(&self, resource: &Resource) -> RwLockReadGuard<'_, Collection> {
         self.of(resource).read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,12 +88,10 @@ impl Collections {
         self.of(resource).write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An object.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.read(resource).get(namespace, name).cloned()
     }
 
-    /// All resources that have a collection.
     fn resources(&self) -> impl Iterator<Item = &'static Resource> {
         let custom = (0..MAX_CUSTOM).filter(|slot| self.custom[*slot].get().is_some());
         RESOURCES.iter().copied().chain(custom.filter_map(custom_collection_at))
@@ -160,7 +156,6 @@ impl Collections {
         Ok(growth)
     }
 
-    /// Makes a write in memory.
     pub fn write(&self, write: EncodedWrite) -> Result<Arc<Object>, WriteError> {
         let EncodedWrite { resource, change, draft, compiled } = write;
         let mut collection = self.lock(resource);

@@ -61,7 +61,6 @@ impl Store {
         }
     }
 
-    /// Whether the store accepts writes.
     pub fn is_healthy(&self) -> bool {
         self.writer.as_ref().is_none_or(|writer| writer.is_healthy())
     }
@@ -71,7 +70,6 @@ impl Store {
         self.collections.revision()
     }
 
-    /// An object.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.collections.get(resource, namespace, name)
     }

@@ -13,12 +13,10 @@ use super::facts::Facts;
 use super::json::{Field, Json, write_name};
 use super::shared_text::{SharedParts, Text, TextWriter};
 
-/// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
     /// The object is new, or entered the watcher's selection.
     Added,
-    /// The object changed.
     Modified,
     /// The object was deleted, or left the watcher's selection.
     Deleted,
@@ -45,7 +43,6 @@ pub fn write_frame<B: BufMut>(out: &mut B, event_type: EventType, write: impl Fn
 
 /// A form of an object that requests read often, made of its JSON once for each version.
 pub trait Compiled: Send + Sync + 'static {
-    /// Reads an object.
     fn compile(value: Cow<'_, Value>) -> Self;
 }
 
@@ -66,7 +63,6 @@ pub struct Object {
     pub revision: u64,
     /// The fields that selectors read.
     pub facts: Facts,
-    /// Its JSON.
     text: Text,
     /// Where in the text the metadata is.
     metadata: Range<u32>,

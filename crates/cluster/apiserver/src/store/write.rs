@@ -12,7 +12,6 @@ use crate::request::Status;
 /// The operation of a write and its precondition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The object must not exist.
     Create,
     /// The object must not exist. Its addresses and ports are not checked: it comes from another cluster, or the server
     /// needs it.
@@ -40,12 +39,10 @@ impl Change {
     }
 }
 
-/// One write.
 #[derive(Debug)]
 pub struct Write<'t> {
     /// A resource with its own collection.
     pub resource: &'static Resource,
-    /// The operation.
     pub change: Change,
     /// The whole object; namespace and name are read from its metadata.
     pub object: Json<'t>,
@@ -54,23 +51,17 @@ pub struct Write<'t> {
 /// A write whose object is encoded.
 #[derive(Debug)]
 pub struct EncodedWrite {
-    /// The resource.
     pub resource: &'static Resource,
-    /// The operation.
     pub change: Change,
-    /// The object.
     pub draft: Draft,
     /// Its compiled form, if requests read one.
     pub compiled: Option<AnyCompiled>,
 }
 
-/// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The object already exists.
     #[error("the object already exists")]
     AlreadyExists,
-    /// The object does not exist.
     #[error("the object does not exist")]
     NotFound,
     /// The object is no longer at the expected version.
@@ -83,10 +74,7 @@ pub enum WriteError {
     #[error(
         "database space exceeded: the stored objects may take {max_bytes} bytes; delete objects, or raise --quota-backend-bytes"
     )]
-    NoSpace {
-        /// The limit.
-        max_bytes: u64,
-    },
+    NoSpace { max_bytes: u64 },
     /// The storage failed or is closed; the write may or may not be on disk.
     #[error("storage: {0}")]
     Storage(String),

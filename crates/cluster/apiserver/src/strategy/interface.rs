@@ -16,7 +16,6 @@ use crate::store::{Claim, Object};
 
 /// What the rules for an object see of the rest of the cluster.
 pub trait Lookup: Sync {
-    /// An object.
     fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>>;
 
     /// The objects of a namespace, or of all, in the order of namespace and name.
@@ -35,16 +34,13 @@ pub trait Lookup: Sync {
     fn rules_of_role(&self, role: &NamespacedName) -> Option<Vec<Arc<Object>>>;
 }
 
-/// The circumstances of a request.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The rest of the cluster.
     pub lookup: &'a dyn Lookup,
-    /// The user.
     pub user: &'a User,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
-    /// The feature gates.
     pub feature_gates: FeatureGates,
     /// The version of the API in which the user wrote the object.
     pub version: &'a str,
@@ -58,7 +54,6 @@ pub trait Strategy: Sync {
     /// Completes a new object after its defaults: initial status, allocated addresses.
     fn prepare_create(&self, _context: &Context<'_>, _value: &mut Value) {}
 
-    /// Completes a changed object.
     fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, _old: &Value) {
         if matches!(subresource, "" | "scale") {
             self.default(new);
@@ -118,7 +113,6 @@ pub trait Strategy: Sync {
         self.authorize(context, value)
     }
 
-    /// Validates a new object.
     fn validate_new(
         &self,
         context: &Context<'_>,

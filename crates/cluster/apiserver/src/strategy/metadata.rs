@@ -241,7 +241,6 @@ pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) 
     validate_owners(value, causes);
 }
 
-/// Validates owners and finalizers.
 pub fn validate_owners(value: &Value, causes: &mut Causes) {
     let metadata = &value["metadata"];
     let owners = items(metadata, "ownerReferences");

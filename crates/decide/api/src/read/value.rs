@@ -97,7 +97,6 @@ impl ValueError {
         path
     }
 
-    /// The wrong value.
     pub(super) fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         self.0.path.iter().rev().try_fold(value, |value, segment| match segment {
             Segment::Index(index) => value.get(index),

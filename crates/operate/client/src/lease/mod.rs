@@ -22,12 +22,9 @@ use self::election::{Election, Record, held_by};
 use crate::call::{self, CallError};
 use crate::outage_log;
 
-/// Options of a leader election.
 #[derive(Clone, Debug)]
 pub struct LeaseOptions {
-    /// Namespace of the Lease.
     pub namespace: String,
-    /// Name of the Lease.
     pub name: String,
     /// Identity of this process; unique among all candidates.
     pub identity: String,

@@ -36,7 +36,6 @@ pub struct Audit {
     pub held: Vec<HeldPod>,
     /// Pods that do not run on the nodes that they name: they break no rule.
     pub not_running: Vec<NotRunning>,
-    /// Counts.
     pub summary: AuditSummary,
 }
 
@@ -57,9 +56,7 @@ pub struct HeldPod {
 /// An eviction that a limit delays.
 #[derive(Debug, Serialize)]
 pub struct Delayed {
-    /// Namespace of the pod.
     pub namespace: String,
-    /// Name of the pod.
     pub name: String,
     /// The limit.
     pub reason: String,
@@ -101,7 +98,6 @@ impl Audit {
     }
 }
 
-/// Counts of an audit.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditSummary {
@@ -128,7 +124,6 @@ pub struct AuditSummary {
 }
 
 impl AuditSummary {
-    /// Counts violations and evictions.
     pub fn new(
         (n_pods, n_nodes): (usize, usize),
         violations: &[Violation],

@@ -7,7 +7,6 @@ use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::{NotRunning, Unadmitted};
 use berth_terminal::output::{BAD, BOLD, NL};
 
-/// Number of groups shown.
 const MAX_GROUPS: usize = 20;
 /// Number of pods of a group named.
 const MAX_PODS: usize = 4;

@@ -9,7 +9,6 @@ use crate::kinds::prelude::*;
 use crate::strategy::template;
 
 const LISTS: [&str; 2] = ["containers", "initContainers"];
-/// What may change.
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 
 /// Keeps everything of a pod but the resources and resize policies of its containers.
