@@ -89,7 +89,7 @@ async fn finish(store: &Store, definition: &Object, mut value: Value) -> bool {
         let change = match begin_deletion(resource, &mut value, &DeleteOptions::default()) {
             true => Change::Delete { expected: object.revision },
             false if object.value() == value => continue,
-            false => Change::Update { expected: object.revision },
+            false => Change::Release { expected: object.revision },
         };
         // An object that changed in the meantime is looked at again.
         let _ = store.write(Write { resource, change, object: value.into() }).await;
@@ -104,7 +104,7 @@ async fn finish(store: &Store, definition: &Object, mut value: Value) -> bool {
     });
     let change = match left {
         0 => Change::Delete { expected: definition.revision },
-        _ => Change::Update { expected: definition.revision },
+        _ => Change::Release { expected: definition.revision },
     };
     if value == definition.value() {
         return true;

@@ -65,6 +65,11 @@ impl Store {
         self.writer.as_ref().is_none_or(|writer| writer.is_healthy())
     }
 
+    /// Whether there may not be space for one more object.
+    pub fn is_nearly_full(&self) -> bool {
+        self.collections.is_nearly_full()
+    }
+
     /// The version of the last write.
     pub fn revision(&self) -> u64 {
         self.collections.revision()

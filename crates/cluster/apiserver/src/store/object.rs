@@ -79,8 +79,6 @@ pub struct Draft {
     metadata: Range<u32>,
     /// Where in the text's own part the version is to be written; `None` without metadata.
     version: Option<u32>,
-    /// Whether it is being deleted.
-    pub is_ending: bool,
 }
 
 impl Draft {
@@ -88,9 +86,7 @@ impl Draft {
     pub fn new(resource: &Resource, object: &Json<'_>, parts: Option<&SharedParts>) -> Draft {
         let mut text = TextWriter::new(parts);
         let (metadata, version) = write_object(&mut text, resource, object);
-        let ends = object.pointer("/metadata/deletionTimestamp");
-        let is_ending = ends.is_some_and(|at| !at.is_null());
-        Draft { facts: Facts::of(resource, object), text: text.finish(), metadata, version, is_ending }
+        Draft { facts: Facts::of(resource, object), text: text.finish(), metadata, version }
     }
 
     fn version_field(&self, revision: u64) -> Option<(u32, String)> {

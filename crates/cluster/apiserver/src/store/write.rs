@@ -21,6 +21,18 @@ pub enum Change {
         /// The expected version.
         expected: u64,
     },
+    /// As [`Change::Update`]: of an object that is being deleted, or one that adds nothing but what the server keeps in metadata.
+    /// It may use the reserve of a full store.
+    Reserved {
+        /// The expected version.
+        expected: u64,
+    },
+    /// As [`Change::Update`]: what the server itself writes for a deletion or an eviction, and the usage of a quota. It is
+    /// small, and no full store refuses it.
+    Release {
+        /// The expected version.
+        expected: u64,
+    },
     /// The object must still be at this version; watchers get the written value as its last state.
     Delete {
         /// The expected version.
@@ -29,11 +41,22 @@ pub enum Change {
 }
 
 impl Change {
+    /// The version that the object must have; `None` if it must not exist.
+    pub fn expected(self) -> Option<u64> {
+        match self {
+            Change::Create | Change::Import => None,
+            Change::Update { expected }
+            | Change::Reserved { expected }
+            | Change::Release { expected }
+            | Change::Delete { expected } => Some(expected),
+        }
+    }
+
     /// What the write does to its object.
     pub fn event_type(self) -> EventType {
         match self {
             Change::Create | Change::Import => EventType::Added,
-            Change::Update { .. } => EventType::Modified,
+            Change::Update { .. } | Change::Reserved { .. } | Change::Release { .. } => EventType::Modified,
             Change::Delete { .. } => EventType::Deleted,
         }
     }
@@ -108,13 +131,10 @@ pub fn key(value: &Value) -> (&str, &str) {
 /// # Errors
 /// It does not hold.
 pub fn check(current: Option<u64>, change: Change) -> Result<(), WriteError> {
-    match (change, current) {
-        (Change::Create | Change::Import, None) => Ok(()),
-        (Change::Create | Change::Import, Some(_)) => Err(WriteError::AlreadyExists),
-        (Change::Update { .. } | Change::Delete { .. }, None) => Err(WriteError::NotFound),
-        (Change::Update { expected } | Change::Delete { expected }, Some(current)) if expected == current => {
-            Ok(())
-        }
+    match (change.expected(), current) {
+        (None, Some(_)) => Err(WriteError::AlreadyExists),
+        (Some(_), None) => Err(WriteError::NotFound),
+        (expected, current) if expected == current => Ok(()),
         _ => Err(WriteError::Modified),
     }
 }
@@ -126,7 +146,7 @@ pub fn conflicting_claim(
     previous: Option<&Object>,
     is_taken: impl Fn(&Claim) -> bool,
 ) -> Option<Claim> {
-    if !matches!(change, Change::Create | Change::Update { .. }) {
+    if matches!(change, Change::Import | Change::Release { .. } | Change::Delete { .. }) {
         return None;
     }
     let has = |claim: &Claim| previous.is_some_and(|previous| previous.facts.claims.contains(claim));

@@ -74,11 +74,16 @@ pub trait Strategy: Sync {
     /// Validates an object whose status the subresource `status` sets.
     fn validate_status(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
-    /// Validates a change by the subresource `resize`.
-    fn validate_resize(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
+    /// Validates a change by another subresource than `status` and `scale`.
+    fn validate_subresource(&self, _subresource: &str, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
     /// Warns of fields that this server stores and ignores.
     fn warnings(&self, _value: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Warns about a valid change.
+    fn update_warnings(&self, _context: &Context<'_>, _new: &Value, _old: &Value) -> Vec<String> {
         Vec::new()
     }
 

@@ -151,6 +151,20 @@ pub fn count_generation(new: &mut Value, old: &Value) {
     }
 }
 
+/// Whether a change makes an object larger by more than what the server itself keeps in its metadata.
+pub fn grows(new: &Value, old: &Value) -> bool {
+    let len = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.retain(|field, _| {
+                !matches!(field.as_str(), "managedFields" | "resourceVersion" | "generation")
+            });
+        }
+        object.to_string().len()
+    };
+    len(new) > len(old)
+}
+
 /// Copies a field, or its absence.
 pub fn take(to: &mut Value, from: &Value, field: &str) {
     let Some(object) = to.as_object_mut() else { return };

@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 
 use super::defaults::default_pod;
-use super::resize;
+use super::{ephemeral, resize};
 use crate::kinds::prelude::*;
 use crate::request::Cause;
-use crate::strategy::template;
 
 /// What devices take of the node of the pod, by claim.
 pub const NODE_ALLOCATABLE: &str = "nodeAllocatableResourceClaimStatuses";
@@ -32,6 +31,13 @@ pub fn validate_node_allocatable(pod: &Value, causes: &mut Causes) {
     }
 }
 
+/// The pod before a change by a subresource, with what its manager owns after it.
+pub fn kept(new: &Value, old: &Value) -> Value {
+    let mut kept = old.clone();
+    take(&mut kept["metadata"], &new["metadata"], "managedFields");
+    kept
+}
+
 /// Restores the fields of a changed pod that only its creation sets.
 pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     match subresource {
@@ -43,15 +49,7 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
                 status.insert("qosClass".to_owned(), class.clone());
             }
         }
-        "ephemeralcontainers" => {
-            let added = new["spec"]["ephemeralContainers"].clone();
-            let mut kept = old.clone();
-            if !added.is_null() {
-                kept["spec"]["ephemeralContainers"] = added;
-            }
-            *new = kept;
-            template::default_spec(&mut new["spec"]);
-        }
+        "ephemeralcontainers" => ephemeral::prepare(new, old),
         "resize" => resize::prepare(new, old),
         _ => {
             default_pod(new);
