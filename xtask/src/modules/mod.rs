@@ -224,7 +224,6 @@ impl Imports {
         modules
     }
 
-    /// The files of each circle.
     fn circles(&self) -> BTreeSet<Vec<&str>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> =
             self.0.keys().map(|file| (file.as_str(), self.reached(file))).collect();

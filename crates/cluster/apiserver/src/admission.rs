@@ -9,7 +9,6 @@ use serde_json::Value;
 
 pub use berth_api::admission::Operation;
 
-/// The phase of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Before an object is validated. It may be changed.

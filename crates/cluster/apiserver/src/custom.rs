@@ -19,7 +19,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 pub struct CustomResources(Derived<[Defined]>);
 
 impl CustomResources {
-    /// Those of a store.
     pub fn new(store: &Store) -> CustomResources {
         let established = |store: &Store| {
             let (_, definitions) = store.list(&CUSTOM_RESOURCE_DEFINITIONS, &Filter::default());
@@ -90,7 +89,7 @@ async fn finish(store: &Store, definition: &Object, mut value: Value) -> bool {
         let change = match begin_deletion(resource, &mut value, &DeleteOptions::default()) {
             true => Change::Delete { expected: object.revision },
             false if object.value() == value => continue,
-            false => Change::Update { expected: object.revision },
+            false => Change::Release { expected: object.revision },
         };
         // An object that changed in the meantime is looked at again.
         let _ = store.write(Write { resource, change, object: value.into() }).await;
@@ -105,7 +104,7 @@ async fn finish(store: &Store, definition: &Object, mut value: Value) -> bool {
     });
     let change = match left {
         0 => Change::Delete { expected: definition.revision },
-        _ => Change::Update { expected: definition.revision },
+        _ => Change::Release { expected: definition.revision },
     };
     if value == definition.value() {
         return true;

@@ -13,7 +13,6 @@ use crate::store::{Change, Store, Write, WriteError, key};
 use crate::strategy::fields::{default, object};
 use crate::strategy::metadata::{add_finalizer, now};
 
-/// Why an import failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// An object has no name.
@@ -24,22 +23,17 @@ pub enum ImportError {
         /// Its kind; may be empty.
         kind: String,
     },
-    /// An object cannot be stored.
     #[error("{kind} {name:?}: {source}")]
     Write {
-        /// Its kind.
         kind: String,
         /// `namespace/name`.
         name: String,
-        /// The cause.
         source: WriteError,
     },
 }
 
-/// The result of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Number of stored objects.
     pub stored: usize,
     /// Number of objects that already existed and are unchanged.
     pub present: usize,
@@ -62,7 +56,7 @@ const AT_ONCE: usize = 512;
 
 /// Stores objects verbatim: uid, status and timestamps stay; only owner references to objects that are neither in the
 /// dump nor in the store are dropped, since garbage collection would delete their dependents. What every stored object
-/// has, and manifests written by hand lack, is added: uid, creation time, phase and finalizer of a namespace. Missing
+/// has, and manifests written by hand lack, is added: defaults, uid, creation time, phase and finalizer of a namespace. Missing
 /// namespaces are created.
 ///
 /// # Errors
@@ -143,8 +137,9 @@ async fn put(
             owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| uids.contains(uid)));
         }
     }
+    // The first update would set them, and change what it may not.
+    default_object(resource, &mut value);
     if *resource == NAMESPACES && value["metadata"]["deletionTimestamp"].is_null() {
-        default_object(resource, &mut value);
         add_finalizer(&mut value, "spec", "kubernetes");
         if let Some(status) = object(&mut value, "status") {
             default(status, "phase", "Active");

@@ -23,11 +23,8 @@ pub struct ServerOptions {
     pub kubeconfig: Option<PathBuf>,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
-    /// The feature gates.
     pub feature_gates: FeatureGates,
-    /// Request limits and timeouts.
     pub limits: Limits,
-    /// How objects are stored.
     pub storage: StorageOptions,
     /// How long an Event is kept after its last change.
     pub event_ttl: Duration,
@@ -54,7 +51,6 @@ impl fmt::Debug for ServerOptions {
 /// Request limits and timeouts. Together they bound the server's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Limits on connections.
     pub connections: ConnectionLimits,
     /// Requests worked on or answered at once, watches excepted; more wait for their turn, and then get 429. Each
     /// priority level has its part, and one user half of that at most. Administrators have as many again.

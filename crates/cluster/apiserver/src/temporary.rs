@@ -50,7 +50,6 @@ impl TemporaryDir {
         Ok(TemporaryDir { dir, _lock: lock })
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

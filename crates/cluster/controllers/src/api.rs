@@ -18,10 +18,8 @@ use super::view::{ObjectMeta, PartialObjectMetadata};
 
 /// Maximum concurrent requests of all controllers together.
 const MAX_IN_FLIGHT: usize = 64;
-/// Request timeout.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A client for the controllers.
 #[derive(Clone)]
 pub(crate) struct Api {
     client: Client,
@@ -86,7 +84,6 @@ impl Api {
         Api { client, in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)) }
     }
 
-    /// The client itself, for watches.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
@@ -222,7 +219,6 @@ impl Api {
         self.send::<serde::de::IgnoredAny>(request).await.map(drop)
     }
 
-    /// Sends a request.
     pub(crate) async fn send<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, CallError> {
         // The semaphore is never closed; without a permit the request is only not throttled.
         let _permit = self.in_flight.acquire().await.ok();

@@ -41,7 +41,6 @@ impl Notice {
     }
 }
 
-/// Records events of one controller.
 #[derive(Clone)]
 pub(crate) struct Recorder(EventRecorder);
 

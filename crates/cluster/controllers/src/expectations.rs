@@ -49,7 +49,6 @@ impl Expectations {
         met
     }
 
-    /// `n` dependents will appear.
     pub(crate) fn expect_creations(&self, owner: &NamespacedName, n: usize) {
         if n > 0 {
             self.change(owner, |expected| expected.creations += n);
@@ -75,7 +74,6 @@ impl Expectations {
         }
     }
 
-    /// The owner is deleted.
     pub(crate) fn forget(&self, owner: &NamespacedName) {
         self.lock().remove(owner);
     }

@@ -19,7 +19,6 @@ const FORGET_AFTER: Duration = Duration::from_secs(1800);
 #[derive(Default)]
 pub(crate) struct FailedPods(Mutex<HashMap<(NamespacedName, String), Failures>>);
 
-/// Consecutive failures in one place.
 struct Failures {
     of: Version,
     wait: Duration,

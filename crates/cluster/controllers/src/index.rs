@@ -3,21 +3,17 @@
 use berth_api::object::{NamespacedName, ObjectMeta};
 use berth_client::HasMetadata;
 
-/// An informer with these indexes.
 pub(crate) type Informer<T> = berth_client::Informer<T, Index>;
-/// A cache with these indexes.
 pub(crate) type Cache<T> = berth_client::Cache<T, Index>;
 
 /// An index key: the cache returns its objects without a full scan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Index {
-    /// Objects in a namespace.
     Namespace(String),
     /// Objects managed by the controller with this uid.
     Controller(String),
     /// Objects in a namespace that no controller manages.
     Orphans(String),
-    /// Pods bound to a node.
     Node(String),
     /// Pods that use a claim, or volumes that are bound to one or reserved for it.
     Claim(NamespacedName),

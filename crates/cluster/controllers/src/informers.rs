@@ -31,7 +31,6 @@ macro_rules! informers {
             $(pub(crate) $field: Informer<$kind>,)*
         }
 
-        /// The caches of the informers.
         #[derive(Clone)]
         pub(crate) struct Caches {
             $(pub(crate) $field: Arc<Cache<$kind>>,)*
@@ -54,7 +53,6 @@ macro_rules! informers {
     };
 }
 
-/// Runs informers.
 pub(crate) trait Start {
     fn start<T>(&mut self, kind: &'static Resource, informer: Informer<T>)
     where

@@ -58,7 +58,6 @@ struct Version {
     served: bool,
 }
 
-/// The controller.
 pub(crate) struct Namespaces {
     api: Api,
     caches: Caches,
@@ -93,7 +92,6 @@ impl Namespaces {
         controller
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("namespaces", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
@@ -167,7 +165,6 @@ impl Namespaces {
         Ok(left)
     }
 
-    /// The namespaced custom resources.
     async fn custom_resources(&self) -> Result<Vec<Definition>, CallError> {
         let list: List<Definition> = self.api.send(call::get(&CUSTOM_RESOURCE_DEFINITIONS.path(""))).await?;
         Ok(list.items.into_iter().filter(|definition| definition.spec.scope == "Namespaced").collect())

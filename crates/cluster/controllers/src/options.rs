@@ -10,7 +10,6 @@ use crate::provisioner::ProvisionerOptions;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ControllerOptions {
-    /// Concurrent syncs per workload controller.
     pub n_workers: usize,
     /// How long a node may miss heartbeats before it counts as unreachable.
     pub node_monitor_grace_period: Duration,
@@ -32,7 +31,6 @@ pub struct ControllerOptions {
     pub pod_gc_period: Duration,
     /// Interval at which autoscalers look at their metrics, besides changes of usage and readiness.
     pub autoscaler_sync_period: Duration,
-    /// The feature gates.
     pub feature_gates: FeatureGates,
     /// The simulated provisioner of volumes; by default none runs.
     pub provisioner: Option<ProvisionerOptions>,

@@ -18,7 +18,6 @@ use super::options::ControllerOptions;
 use super::view::{PartialObjectMetadata, Pod};
 use berth_client::call::CallError;
 
-/// The collector.
 pub(crate) struct PodGc {
     api: Api,
     caches: Caches,

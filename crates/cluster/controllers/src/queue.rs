@@ -28,7 +28,6 @@ use super::view::WorkloadSelector;
 
 /// Initial backoff after a failure; it doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
-/// Maximum backoff after a failure.
 const LAST_RETRY: Duration = Duration::from_secs(60);
 /// Maximum wait after work on a key.
 const LONGEST_REST: Duration = Duration::from_secs(2);

@@ -22,14 +22,12 @@ pub(crate) const REVISION_LABEL: &str = "controller-revision-hash";
 /// Maximum names tried in one sync when hashes collide.
 const MAX_COLLISIONS: i32 = 8;
 
-/// The revisions of one object.
 #[derive(Debug)]
 pub(crate) struct History {
     /// All of them, oldest first.
     pub(crate) all: Vec<Arc<ControllerRevision>>,
     /// The revision of the current template.
     pub(crate) update: Arc<ControllerRevision>,
-    /// The collision count.
     pub(crate) collisions: Option<i32>,
 }
 
@@ -59,7 +57,6 @@ impl ControllerRevision {
         self.data.pointer("/spec/template").unwrap_or(&Value::Null)
     }
 
-    /// The hash in its name.
     pub(crate) fn hash(&self) -> &str {
         self.metadata.label(REVISION_LABEL).unwrap_or_default()
     }

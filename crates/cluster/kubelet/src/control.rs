@@ -40,7 +40,6 @@ pub struct NodeControl {
     pub(crate) commands: mpsc::Sender<Command>,
 }
 
-/// A command for a node.
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) node: String,
@@ -57,12 +56,8 @@ pub(crate) enum Power {
 /// Why a node was not stopped or started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// No such node here.
     #[error("node {node:?} is not one of the simulated nodes, or has been deleted")]
-    UnknownNode {
-        /// The name.
-        node: String,
-    },
+    UnknownNode { node: String },
     /// The agent does not run.
     #[error("the simulated nodes are not running")]
     NotRunning,

@@ -41,20 +41,16 @@ use self::request::Caller;
 /// Capacity of the agent's command channel.
 const MAX_COMMANDS: usize = 64;
 
-/// Simulated nodes before they run.
 pub struct Kubelet {
     agent: Agent,
     commands: mpsc::Receiver<Command>,
     control: NodeControl,
 }
 
-/// Why nodes cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeletError {
-    /// The client configuration is invalid.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// A node template is invalid.
     #[error(transparent)]
     Template(#[from] NodeTemplateError),
     /// The label selector of existing nodes cannot be parsed.
@@ -62,10 +58,7 @@ pub enum KubeletError {
     Selector(#[from] SelectorError),
     /// Two simulated nodes have the same name.
     #[error("two simulated nodes are named {name:?}: give the templates different name prefixes")]
-    SameName {
-        /// The name.
-        name: String,
-    },
+    SameName { name: String },
 }
 
 impl Kubelet {

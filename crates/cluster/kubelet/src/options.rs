@@ -8,7 +8,6 @@ use berth_engine::Settings;
 
 use crate::node::{CsiDriverTemplate, NodeTemplate};
 
-/// Settings of [`crate::Kubelet`].
 #[derive(Clone, Debug)]
 pub struct KubeletOptions {
     /// Templates of the nodes to register. A node of the same name that already exists is adopted as it is.
@@ -17,9 +16,7 @@ pub struct KubeletOptions {
     pub csi_drivers: Vec<CsiDriverTemplate>,
     /// Existing nodes to adopt besides those of the templates.
     pub adopt: Adopt,
-    /// The credentials of requests.
     pub credentials: NodeCredentials,
-    /// Heartbeats.
     pub heartbeat: Heartbeat,
     /// Timings of pods without annotations for them.
     pub pods: PodTimings,
@@ -33,7 +30,6 @@ pub struct KubeletOptions {
     pub events: bool,
     /// Concurrent requests about pods and nodes; Leases may use a quarter of this number in addition.
     pub max_concurrent_requests: usize,
-    /// Timeout of one request.
     pub request_timeout: Duration,
 }
 
@@ -96,7 +92,6 @@ impl fmt::Debug for NodeCredentials {
     }
 }
 
-/// Heartbeats of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     /// Interval between renewals of a node's Lease in `kube-node-lease`. The nodes are spread evenly over it.

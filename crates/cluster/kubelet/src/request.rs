@@ -17,7 +17,6 @@ pub(crate) const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
 
-/// Sends requests as nodes.
 pub(crate) struct Caller {
     /// With the credential of the configuration.
     own: kube::Client,
@@ -46,7 +45,6 @@ impl Caller {
         self.own.clone()
     }
 
-    /// Sends a request as the node.
     pub(crate) async fn send(&self, node: &str, mut request: Request<Vec<u8>>) -> Result<Bytes, CallError> {
         let client = self.identify(node, &mut request);
         call::send(client, request, self.timeout, call::MAX_OBJECT_BYTES).await

@@ -35,11 +35,9 @@ pub(crate) struct Mounted {
 /// Whether the volumes of a pod can be mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mount {
-    /// They are mounted.
     Mounted(Mounted),
     /// The pod waits; the text is that of the event.
     Waiting(String),
-    /// The node rejects the pod.
     Rejected(Rejection),
 }
 

@@ -22,18 +22,25 @@
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
 
+#![warn(missing_docs)]
+
 /// The minor version of Kubernetes whose API and decisions Berth follows.
 pub const KUBERNETES_VERSION: &str = "1.36";
 
 pub mod admission;
 pub mod by_hash;
 pub mod cel;
+#[allow(
+    missing_docs,
+    reason = "types and fields have the names and the meaning of KubeSchedulerConfiguration"
+)]
 pub mod config;
 pub mod expand;
 pub mod feature_gates;
 pub mod fenceposts;
 pub mod inventory;
 pub mod journal;
+#[allow(missing_docs, reason = "types and fields have the names and the meaning of the Kubernetes API")]
 pub mod object;
 pub mod policy;
 pub mod read;

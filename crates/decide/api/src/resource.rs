@@ -47,7 +47,7 @@ const fn version(version: &'static str, resource: Resource) -> Resource {
 
 macro_rules! resources {
     ($($(#[$doc:meta])* $name:ident = $resource:expr;)*) => {
-        $($(#[$doc])* pub const $name: Resource = $resource;)*
+        $($(#[$doc])* #[allow(missing_docs, reason = "the row has group, version and kind")] pub const $name: Resource = $resource;)*
 
         /// All resources, in the order of discovery: by group, then by kind.
         pub const RESOURCES: &[Resource] = &[$($name),*];
@@ -63,176 +63,104 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 
 resources! {
-    /// `v1` Binding.
     BINDINGS = not_deletable(resource("", "Binding", "bindings"));
-    /// `v1` ComponentStatus.
     COMPONENT_STATUSES = not_deletable(short(&["cs"], cluster_scoped(resource("", "ComponentStatus", "componentstatuses"))));
-    /// `v1` ConfigMap.
     CONFIG_MAPS = short(&["cm"], resource("", "ConfigMap", "configmaps"));
-    /// `v1` Endpoints.
     ENDPOINTS = short(&["ep"], resource("", "Endpoints", "endpoints"));
-    /// `v1` Event.
     EVENTS = short(&["ev"], resource("", "Event", "events"));
-    /// `v1` LimitRange.
     LIMIT_RANGES = short(&["limits"], resource("", "LimitRange", "limitranges"));
-    /// `v1` Namespace.
     NAMESPACES = short(&["ns"], cluster_scoped(resource("", "Namespace", "namespaces")));
-    /// `v1` Node.
     NODES = short(&["no"], cluster_scoped(resource("", "Node", "nodes")));
-    /// `v1` PersistentVolumeClaim.
     PERSISTENT_VOLUME_CLAIMS = short(&["pvc"], resource("", "PersistentVolumeClaim", "persistentvolumeclaims"));
-    /// `v1` PersistentVolume.
     PERSISTENT_VOLUMES = short(&["pv"], cluster_scoped(resource("", "PersistentVolume", "persistentvolumes")));
-    /// `v1` Pod.
     PODS = short(&["po"], resource("", "Pod", "pods"));
-    /// `v1` PodTemplate.
     POD_TEMPLATES = resource("", "PodTemplate", "podtemplates");
-    /// `v1` ReplicationController.
     REPLICATION_CONTROLLERS = short(&["rc"], resource("", "ReplicationController", "replicationcontrollers"));
-    /// `v1` ResourceQuota.
     RESOURCE_QUOTAS = short(&["quota"], resource("", "ResourceQuota", "resourcequotas"));
-    /// `v1` Secret.
     SECRETS = resource("", "Secret", "secrets");
-    /// `v1` ServiceAccount.
     SERVICE_ACCOUNTS = short(&["sa"], resource("", "ServiceAccount", "serviceaccounts"));
-    /// `v1` Service.
     SERVICES = short(&["svc"], resource("", "Service", "services"));
-    /// `admissionregistration.k8s.io/v1` MutatingAdmissionPolicy.
     MUTATING_ADMISSION_POLICIES =
         cluster_scoped(resource(REGISTRATION, "MutatingAdmissionPolicy", "mutatingadmissionpolicies"));
-    /// `admissionregistration.k8s.io/v1` MutatingAdmissionPolicyBinding.
     MUTATING_ADMISSION_POLICY_BINDINGS = cluster_scoped(resource(
         REGISTRATION,
         "MutatingAdmissionPolicyBinding",
         "mutatingadmissionpolicybindings",
     ));
-    /// `admissionregistration.k8s.io/v1` MutatingWebhookConfiguration.
     MUTATING_WEBHOOK_CONFIGURATIONS =
         cluster_scoped(resource(REGISTRATION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"));
-    /// `admissionregistration.k8s.io/v1` ValidatingAdmissionPolicy.
     VALIDATING_ADMISSION_POLICIES =
         cluster_scoped(resource(REGISTRATION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies"));
-    /// `admissionregistration.k8s.io/v1` ValidatingAdmissionPolicyBinding.
     VALIDATING_ADMISSION_POLICY_BINDINGS = cluster_scoped(resource(
         REGISTRATION,
         "ValidatingAdmissionPolicyBinding",
         "validatingadmissionpolicybindings",
     ));
-    /// `admissionregistration.k8s.io/v1` ValidatingWebhookConfiguration.
     VALIDATING_WEBHOOK_CONFIGURATIONS =
         cluster_scoped(resource(REGISTRATION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"));
-    /// `apiextensions.k8s.io/v1` CustomResourceDefinition.
     CUSTOM_RESOURCE_DEFINITIONS = short(&["crd", "crds"], cluster_scoped(resource(
         "apiextensions.k8s.io",
         "CustomResourceDefinition",
         "customresourcedefinitions",
     )));
-    /// `apiregistration.k8s.io/v1` APIService.
     API_SERVICES = cluster_scoped(resource("apiregistration.k8s.io", "APIService", "apiservices"));
-    /// `apps/v1` ControllerRevision.
     CONTROLLER_REVISIONS = resource("apps", "ControllerRevision", "controllerrevisions");
-    /// `apps/v1` DaemonSet.
     DAEMON_SETS = short(&["ds"], resource("apps", "DaemonSet", "daemonsets"));
-    /// `apps/v1` Deployment.
     DEPLOYMENTS = short(&["deploy"], resource("apps", "Deployment", "deployments"));
-    /// `apps/v1` ReplicaSet.
     REPLICA_SETS = short(&["rs"], resource("apps", "ReplicaSet", "replicasets"));
-    /// `apps/v1` StatefulSet.
     STATEFUL_SETS = short(&["sts"], resource("apps", "StatefulSet", "statefulsets"));
-    /// `authentication.k8s.io/v1` SelfSubjectReview.
     SELF_SUBJECT_REVIEWS = not_deletable(cluster_scoped(resource(AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews")));
-    /// `authentication.k8s.io/v1` TokenReview.
     TOKEN_REVIEWS = not_deletable(cluster_scoped(resource(AUTHENTICATION, "TokenReview", "tokenreviews")));
-    /// `authorization.k8s.io/v1` LocalSubjectAccessReview.
     LOCAL_SUBJECT_ACCESS_REVIEWS = not_deletable(resource(AUTHORIZATION, "LocalSubjectAccessReview", "localsubjectaccessreviews"));
-    /// `authorization.k8s.io/v1` SelfSubjectAccessReview.
     SELF_SUBJECT_ACCESS_REVIEWS = not_deletable(cluster_scoped(resource(AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews")));
-    /// `authorization.k8s.io/v1` SelfSubjectRulesReview.
     SELF_SUBJECT_RULES_REVIEWS = not_deletable(cluster_scoped(resource(AUTHORIZATION, "SelfSubjectRulesReview", "selfsubjectrulesreviews")));
-    /// `authorization.k8s.io/v1` SubjectAccessReview.
     SUBJECT_ACCESS_REVIEWS = not_deletable(cluster_scoped(resource(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews")));
-    /// `autoscaling/v2` HorizontalPodAutoscaler.
     HORIZONTAL_POD_AUTOSCALERS = short(&["hpa"], version("v2", resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")));
-    /// `autoscaling/v1` HorizontalPodAutoscaler.
     HORIZONTAL_POD_AUTOSCALERS_V1 = not_deletable(short(&["hpa"], resource("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")));
-    /// `batch/v1` CronJob.
     CRON_JOBS = short(&["cj"], resource("batch", "CronJob", "cronjobs"));
-    /// `batch/v1` Job.
     JOBS = resource("batch", "Job", "jobs");
-    /// `certificates.k8s.io/v1` CertificateSigningRequest.
     CERTIFICATE_SIGNING_REQUESTS = short(&["csr"], cluster_scoped(resource(
         "certificates.k8s.io",
         "CertificateSigningRequest",
         "certificatesigningrequests",
     )));
-    /// `coordination.k8s.io/v1` Lease.
     LEASES = resource("coordination.k8s.io", "Lease", "leases");
-    /// `discovery.k8s.io/v1` EndpointSlice.
     ENDPOINT_SLICES = resource("discovery.k8s.io", "EndpointSlice", "endpointslices");
-    /// `events.k8s.io/v1` Event.
     NEW_EVENTS = not_deletable(short(&["ev"], resource("events.k8s.io", "Event", "events")));
-    /// `flowcontrol.apiserver.k8s.io/v1` FlowSchema.
     FLOW_SCHEMAS = cluster_scoped(resource(FLOW_CONTROL, "FlowSchema", "flowschemas"));
-    /// `flowcontrol.apiserver.k8s.io/v1` PriorityLevelConfiguration.
     PRIORITY_LEVEL_CONFIGURATIONS = cluster_scoped(resource(
         FLOW_CONTROL,
         "PriorityLevelConfiguration",
         "prioritylevelconfigurations",
     ));
-    /// `networking.k8s.io/v1` IngressClass.
     INGRESS_CLASSES = cluster_scoped(resource(NETWORKING, "IngressClass", "ingressclasses"));
-    /// `networking.k8s.io/v1` Ingress.
     INGRESSES = short(&["ing"], resource(NETWORKING, "Ingress", "ingresses"));
-    /// `networking.k8s.io/v1` IPAddress.
     IP_ADDRESSES = short(&["ip"], cluster_scoped(resource(NETWORKING, "IPAddress", "ipaddresses")));
-    /// `networking.k8s.io/v1` NetworkPolicy.
     NETWORK_POLICIES = short(&["netpol"], resource(NETWORKING, "NetworkPolicy", "networkpolicies"));
-    /// `networking.k8s.io/v1` ServiceCIDR.
     SERVICE_CIDRS = cluster_scoped(resource(NETWORKING, "ServiceCIDR", "servicecidrs"));
-    /// `node.k8s.io/v1` RuntimeClass.
     RUNTIME_CLASSES = cluster_scoped(resource("node.k8s.io", "RuntimeClass", "runtimeclasses"));
-    /// `policy/v1` PodDisruptionBudget.
     POD_DISRUPTION_BUDGETS = short(&["pdb"], resource("policy", "PodDisruptionBudget", "poddisruptionbudgets"));
-    /// `rbac.authorization.k8s.io/v1` ClusterRoleBinding.
     CLUSTER_ROLE_BINDINGS = cluster_scoped(resource(RBAC, "ClusterRoleBinding", "clusterrolebindings"));
-    /// `rbac.authorization.k8s.io/v1` ClusterRole.
     CLUSTER_ROLES = cluster_scoped(resource(RBAC, "ClusterRole", "clusterroles"));
-    /// `rbac.authorization.k8s.io/v1` RoleBinding.
     ROLE_BINDINGS = resource(RBAC, "RoleBinding", "rolebindings");
-    /// `rbac.authorization.k8s.io/v1` Role.
     ROLES = resource(RBAC, "Role", "roles");
-    /// `resource.k8s.io/v1` DeviceClass.
     DEVICE_CLASSES = cluster_scoped(resource("resource.k8s.io", "DeviceClass", "deviceclasses"));
-    /// `resource.k8s.io/v1` ResourceClaim.
     RESOURCE_CLAIMS = resource("resource.k8s.io", "ResourceClaim", "resourceclaims");
-    /// `resource.k8s.io/v1` ResourceClaimTemplate.
     RESOURCE_CLAIM_TEMPLATES =
         resource("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates");
-    /// `resource.k8s.io/v1` ResourceSlice.
     RESOURCE_SLICES = cluster_scoped(resource("resource.k8s.io", "ResourceSlice", "resourceslices"));
-    /// `scheduling.k8s.io/v1` PriorityClass.
     PRIORITY_CLASSES = short(&["pc"], cluster_scoped(resource("scheduling.k8s.io", "PriorityClass", "priorityclasses")));
     /// `scheduling.k8s.io/v1alpha3` CompositePodGroup, which API servers serve if [its gate](Resource::is_enabled) is on.
     COMPOSITE_POD_GROUPS = version("v1alpha3", resource("scheduling.k8s.io", "CompositePodGroup", "compositepodgroups"));
-    /// `scheduling.k8s.io/v1alpha2` PodGroup.
     POD_GROUPS = version("v1alpha2", resource("scheduling.k8s.io", "PodGroup", "podgroups"));
-    /// `scheduling.k8s.io/v1beta1` PodGroup.
     POD_GROUPS_V1BETA1 = not_deletable(version("v1beta1", resource("scheduling.k8s.io", "PodGroup", "podgroups")));
-    /// `scheduling.k8s.io/v1alpha2` Workload.
     WORKLOADS = version("v1alpha2", resource("scheduling.k8s.io", "Workload", "workloads"));
-    /// `scheduling.k8s.io/v1beta1` Workload.
     WORKLOADS_V1BETA1 = not_deletable(version("v1beta1", resource("scheduling.k8s.io", "Workload", "workloads")));
-    /// `storage.k8s.io/v1` CSIDriver.
     CSI_DRIVERS = cluster_scoped(resource(STORAGE, "CSIDriver", "csidrivers"));
-    /// `storage.k8s.io/v1` CSINode.
     CSI_NODES = cluster_scoped(resource(STORAGE, "CSINode", "csinodes"));
-    /// `storage.k8s.io/v1` CSIStorageCapacity.
     CSI_STORAGE_CAPACITIES = resource(STORAGE, "CSIStorageCapacity", "csistoragecapacities");
-    /// `storage.k8s.io/v1` StorageClass.
     STORAGE_CLASSES = short(&["sc"], cluster_scoped(resource(STORAGE, "StorageClass", "storageclasses")));
-    /// `storage.k8s.io/v1` VolumeAttachment.
     VOLUME_ATTACHMENTS = cluster_scoped(resource(STORAGE, "VolumeAttachment", "volumeattachments"));
-    /// `storage.k8s.io/v1` VolumeAttributesClass.
     VOLUME_ATTRIBUTES_CLASSES = short(&["vac"], cluster_scoped(resource(STORAGE, "VolumeAttributesClass", "volumeattributesclasses")));
 }
 
@@ -248,7 +176,7 @@ const METRICS: &str = "metrics.k8s.io";
 
 /// `metrics.k8s.io/v1beta1` PodMetrics, which an aggregated API server serves: read only, and computed from pods.
 pub const POD_METRICS: Resource = not_deletable(version("v1beta1", resource(METRICS, "PodMetrics", "pods")));
-/// `metrics.k8s.io/v1beta1` NodeMetrics.
+/// Node metrics.
 pub const NODE_METRICS: Resource =
     not_deletable(cluster_scoped(version("v1beta1", resource(METRICS, "NodeMetrics", "nodes"))));
 

@@ -11,6 +11,8 @@
 //!
 //! It has no clock, does no I/O, draws no random numbers, and never reads the text of objects.
 
+#![warn(missing_docs)]
+
 mod cluster;
 mod cycle;
 mod decision;

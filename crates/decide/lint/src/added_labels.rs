@@ -21,7 +21,6 @@ const OF_JOBS: [&str; 4] =
 /// The labels that are added to the pods of one workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AddedLabels {
-    /// Their keys.
     pub(crate) keys: Vec<&'static str>,
     /// The ordinals of the pods that are created before any of them runs; empty without ordinals.
     first: Range<i64>,

@@ -6,7 +6,6 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Checked {
-    /// Number of workloads.
     pub n_workloads: usize,
     /// Number of pods without a workload in the input.
     pub n_pods: usize,

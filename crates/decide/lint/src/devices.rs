@@ -52,7 +52,6 @@ pub(crate) fn is_of_group(input: &LintInput<'_>, subject: &Subject<'_>, entry: &
         && input.inventory.pod_groups.iter().any(|of| is_it(&of.object) && of.object.shares(entry))
 }
 
-/// The linted claims and templates.
 pub(crate) fn claims<'a>(input: &LintInput<'a>) -> Vec<Claim<'a>> {
     let claim = |(object, typed): (&Object<'a>, &'a DeviceObject)| {
         let (spec, path) = match typed {
@@ -106,7 +105,6 @@ impl Wanted<'_> {
     }
 }
 
-/// The text of a selector.
 pub(crate) fn expression(selector: &WrittenSelector) -> &str {
     selector.cel.as_ref().map_or("", |CelDeviceSelector { expression }| expression)
 }

@@ -12,13 +12,10 @@ use crate::work::Work;
 pub struct Finding {
     /// Name of the rule, or `RULE/FINDING`.
     pub rule: &'static str,
-    /// How bad it is.
     pub severity: Severity,
-    /// Kind of the object.
     pub kind: String,
     /// Namespace of the object; empty for one that is in none.
     pub namespace: String,
-    /// Name of the object.
     pub name: String,
     /// Path of the field in the object.
     pub path: String,
@@ -26,9 +23,7 @@ pub struct Finding {
     pub file: String,
     /// Line of the field in the input, from 1; none if it is not known.
     pub line: Option<usize>,
-    /// What is wrong.
     pub message: String,
-    /// How to fix it.
     pub fix: String,
     /// Where the object was read.
     #[serde(skip)]
@@ -51,7 +46,6 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// For a rule with these findings.
     pub(crate) fn new(rule: &'static [RuleInfo], work: Work) -> Findings {
         Findings { rule, work, all: Vec::new() }
     }

@@ -46,9 +46,7 @@ const RELATION_STEPS: usize = 20;
 pub struct LintInput<'a> {
     pub(crate) inventory: &'a Inventory,
     pub(crate) settings: &'a Settings,
-    /// All linted objects.
     pub(crate) objects: Vec<Object<'a>>,
-    /// The linted objects with pods.
     pub(crate) subjects: Vec<Subject<'a>>,
     pub(crate) namespaces: KnownNamespaces,
     pub(crate) population: Population,
@@ -216,7 +214,6 @@ impl<'a> LintInput<'a> {
         self
     }
 
-    /// The number of running pods in a set.
     pub(crate) fn n_running(&self, set: &PodSet) -> usize {
         let pods = self.inventory.pods.iter().map(|entry| &entry.object);
         let is_in = |pod: &&Pod| {
@@ -301,7 +298,6 @@ impl<'a> LintInput<'a> {
     }
 }
 
-/// All objects of an inventory.
 fn objects(inventory: &Inventory) -> Vec<Object<'_>> {
     fn add<'a, T>(objects: &mut Vec<Object<'a>>, entries: &'a [Entry<T>]) {
         objects.extend(entries.iter().filter_map(Object::of_text));

@@ -19,26 +19,28 @@ mod rules;
 mod selection;
 mod severity;
 mod subject;
+mod table;
 mod terms;
 mod work;
 
 pub use checked::Checked;
 pub use finding::Finding;
 pub use input::{LintInput, Objection, Review};
-pub use rule::{RULES, RuleInfo, rule};
+pub use rule::RuleInfo;
 pub use selection::{Selection, UnknownRule};
 pub use severity::Severity;
 pub use subject::IGNORE_ANNOTATION;
+pub use table::{RULES, rule};
 
 use berth_simulate::InvalidObject;
 
 use finding::{Findings, Found};
+use table::CHECKS;
 
 /// Steps of work of a rule, and of all rules together: some seconds.
 const RULE_STEPS: u64 = 50_000_000;
 const ALL_STEPS: u64 = 150_000_000;
 
-/// The result of the rules.
 #[derive(Clone, Debug, Default)]
 pub struct LintReport {
     /// The findings, by file and object in input order, then by rule.
@@ -47,7 +49,6 @@ pub struct LintReport {
     pub invalid: Vec<InvalidObject>,
     /// The rules that were not applied to all objects because that is too much work, each with the first of these objects.
     pub incomplete: Vec<String>,
-    /// What was checked.
     pub checked: Checked,
     /// What the input lacks where it has no workloads.
     pub hint: Option<String>,
@@ -68,10 +69,14 @@ pub fn lint_within(
     input.work.begin(all_steps);
     let (mut all, mut incomplete): (Vec<Found>, _) = (Vec::new(), Vec::new());
     let is_selected = |rule: &&[RuleInfo]| rule.iter().any(|info| selection.contains(info.name));
-    for rule in RULES.chunk_by(|a, b| a.rule() == b.rule()).filter(is_selected) {
+    let mut checks = CHECKS.iter();
+    let rules = RULES
+        .chunk_by(|a, b| a.rule() == b.rule())
+        .filter_map(|rule| Some((rule, checks.nth(rule.len() - 1)?)));
+    for (rule, check) in rules.filter(|(rule, _)| is_selected(rule)) {
         let steps = input.work.begin_rule(rule_steps);
         let mut findings = Findings::new(rule, input.work.clone());
-        (rule[0].check)(input, &mut findings);
+        check(input, &mut findings);
         if input.work.is_spent() {
             let name = rule[0].rule();
             let first = input.last_subject().map(|subject| &subject.object);

@@ -22,7 +22,6 @@ type NodeRules = (Vec<(String, String)>, Vec<NodeSelectorRule>, Tolerations);
 /// The values of a label, each with the nodes that have it.
 type Domains<'a> = Rc<BTreeMap<&'a str, Vec<usize>>>;
 
-/// The nodes.
 pub(crate) struct Nodes<'a> {
     all: Vec<&'a Node>,
     /// Of each node, the position of the first one that offers the same resources.
@@ -262,7 +261,6 @@ pub(crate) fn is_satisfiable(requirements: &[Requirement]) -> bool {
     Selector::new(requirements.to_vec()).is_satisfiable()
 }
 
-/// A node selector of a volume as a rule.
 pub(crate) fn volume_rule(selector: &berth_api::object::NodeSelector) -> NodeSelectorRule {
     NodeSelectorRule::parse(selector, String::new(), Dialect::V1, false)
 }

@@ -24,7 +24,6 @@ pub(crate) struct PodGroup {
     unknown: Vec<&'static str>,
 }
 
-/// All pods.
 pub(crate) struct Population {
     pub(crate) groups: Vec<PodGroup>,
     by_namespace: HashMap<String, Vec<usize>>,
@@ -97,7 +96,6 @@ impl Population {
         self.by_namespace.contains_key(namespace)
     }
 
-    /// The groups in a set.
     pub(crate) fn in_set<'s>(&'s self, set: &PodSet) -> impl Iterator<Item = &'s PodGroup> + use<'s> {
         let is_named = set.namespaces.selector == Selector::Nothing;
         let named =

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::rule::RULES;
+use crate::table::RULES;
 
 /// A name that is no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownRule(
-    /// The name.
-    pub String,
-);
+pub struct UnknownRule(pub String);
 
 /// The rules in force: all but those that are disabled.
 #[derive(Clone, Debug, Default)]

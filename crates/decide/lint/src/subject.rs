@@ -30,7 +30,6 @@ pub(crate) struct Object<'a> {
     pub(crate) source: &'a SourceLocation,
     /// Position in the input.
     pub(crate) order: usize,
-    /// As read.
     pub(crate) raw: &'a Value,
 }
 
@@ -74,7 +73,6 @@ impl<'a> Object<'a> {
     }
 }
 
-/// How pods are admitted.
 #[derive(Clone, Copy)]
 pub(crate) struct PodAdmission<'a> {
     pub(crate) extensions: bool,
@@ -102,7 +100,6 @@ pub(crate) struct Subject<'a> {
     pub(crate) template: &'static str,
     /// The pod as written, with the labels that controllers add.
     pub(crate) written: Pod,
-    /// The labels that controllers add.
     pub(crate) added: AddedLabels,
     /// The pod as created: defaulted, with matchLabelKeys merged.
     pub(crate) pod: Pod,
@@ -154,7 +151,6 @@ impl<'a> Subject<'a> {
         Ok(Subject { added, ..Subject::new(object, kind, template, written, replicas, admission) })
     }
 
-    /// A pod.
     pub(crate) fn of_pod(entry: &'a Entry<Pod>, admission: PodAdmission<'_>) -> Subject<'a> {
         let pod = &entry.object;
         let object = Object::of(Kind::Pod, entry, &pod.metadata.namespace, &pod.metadata.name);

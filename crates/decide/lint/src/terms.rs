@@ -43,7 +43,6 @@ pub(crate) fn set(term: &PodTerm) -> PodSet {
 }
 
 impl Subject<'_> {
-    /// The parsed pod terms.
     pub(crate) fn terms(&self) -> impl Iterator<Item = Term<'_>> {
         let rules = &self.rules;
         let required = |anti| move |term| Term { anti, required: true, term };

@@ -153,7 +153,6 @@ impl<'a> Board<'a> {
         self.moves.node_of(pod)
     }
 
-    /// The value of a label of a node.
     pub(crate) fn label(&self, node: usize, key: &str) -> Option<&str> {
         self.nodes_by_name.get(&self.moves.nodes()[node])?.metadata.label(key)
     }

@@ -52,7 +52,6 @@ fn n_without_node(board: &Board<'_>) -> i64 {
     pods.filter(|(_, pod)| board.moves.could_be_on(pod).is_empty()).count() as i64
 }
 
-/// Where pods could be.
 struct Places {
     /// By class of pods.
     of_class: HashMap<usize, Vec<usize>>,

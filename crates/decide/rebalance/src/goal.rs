@@ -25,7 +25,6 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// All goals.
     pub const ALL: [Goal; 6] =
         [Goal::Required, Goal::Defragment, Goal::Spread, Goal::Preferences, Goal::Consolidate, Goal::Balance];
 
@@ -48,7 +47,6 @@ impl fmt::Display for Goal {
     }
 }
 
-/// The text names no goal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownGoal(String);
 

@@ -17,7 +17,6 @@ use crate::tidy::tidy;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// The moves, in their order.
     pub moves: Vec<Move>,
     /// The values of the goals without the plan.
     #[serde(serialize_with = "numbers")]
@@ -51,11 +50,9 @@ fn numbers<S: Serializer>(values: &BTreeMap<Goal, f64>, serializer: S) -> Result
 /// A move of a pod: it is evicted, and its controller creates another one, which goes to the other node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Move {
-    /// Namespace of the pod.
     pub namespace: String,
     /// Its name before the plan: a pod that is moved again keeps it here.
     pub name: String,
-    /// The node that it leaves.
     pub from: String,
     /// The node that it goes to.
     pub to: String,
@@ -68,26 +65,19 @@ pub struct Move {
 /// A pending pod that finds a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Placed {
-    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// The node.
     pub node: String,
 }
 
 /// A pod that must stay where it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Immovable {
-    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Why it must stay.
     pub reason: String,
 }
 
-/// Makes a plan.
 pub fn plan(input: Input<'_>, request: &Request) -> Plan {
     let mut board = Board::new(input, request);
     let (before, bounds) = (board.values(), bounds(&board));
@@ -111,7 +101,6 @@ pub fn plan(input: Input<'_>, request: &Request) -> Plan {
     }
 }
 
-/// The values by goal.
 pub(crate) fn named(request: &Request, values: &Values) -> BTreeMap<Goal, f64> {
     let value = |(goal, value): (&Goal, &i64)| {
         let in_thousandths = *goal == Goal::Consolidate && request.price_label.is_some();

@@ -17,9 +17,7 @@ use crate::threshold::Threshold;
 pub struct Input<'a> {
     /// A copy of its state. Pending pods are not in it.
     pub cluster: Cluster,
-    /// The nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
-    /// The namespaces.
     pub namespaces: &'a KnownNamespaces,
     /// The pods with a node.
     pub running: Vec<RunningPod<'a>>,
@@ -83,9 +81,7 @@ impl<'a> From<&'a Pod> for Pending<'a> {
 /// A pod with a node.
 #[derive(Clone, Copy)]
 pub struct RunningPod<'a> {
-    /// The pod.
     pub pod: &'a Pod,
-    /// Its node.
     pub node: &'a str,
     /// Why it must stay, if the caller knows a reason.
     pub stays: Option<&'a str>,
@@ -93,20 +89,17 @@ pub struct RunningPod<'a> {
     pub is_settled: bool,
 }
 
-/// What is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The goals, the most important first.
     pub goals: Vec<Goal>,
     /// The most moves of a plan; the rest of it is left out.
     pub max_moves: Option<usize>,
-    /// Which pods may move.
     pub movable: Movable,
     /// The share of a node above which [`Goal::Balance`] counts it.
     pub threshold: Threshold,
     /// The node label with a number by which [`Goal::Consolidate`] weighs nodes; without it each node counts as 1.
     pub price_label: Option<String>,
-    /// The current time.
     pub now: Timestamp,
     /// The most states that are looked at to find the best plan of all.
     pub max_states: usize,

@@ -36,7 +36,6 @@ impl fmt::Display for Threshold {
     }
 }
 
-/// The text is no threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidThreshold(String);
 

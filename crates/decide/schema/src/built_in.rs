@@ -36,7 +36,6 @@ impl Resource {
 pub enum ObjectType {
     /// That of a kind of Kubernetes.
     BuiltIn(&'static Type),
-    /// That of a schema.
     Custom(Arc<CustomSchema>),
 }
 

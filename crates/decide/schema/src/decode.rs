@@ -32,12 +32,7 @@ pub enum DecodeError {
     },
     /// The text does not have the format of its type.
     #[error("{field}: {reason}")]
-    Malformed {
-        /// Path of the field.
-        field: String,
-        /// The problem.
-        reason: String,
-    },
+    Malformed { field: String, reason: String },
 }
 
 /// Reads `object` as `ty`, in place. What the type does not know is dropped, and returned as paths

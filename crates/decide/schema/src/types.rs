@@ -18,24 +18,19 @@ pub enum Type {
     Struct(Struct),
     /// An object whose keys are data.
     Map {
-        /// Type of the values.
         values: TypeId,
         /// Whether apply replaces it as a whole.
         atomic: bool,
     },
-    /// A list.
     List {
-        /// Type of the items.
         items: TypeId,
         /// How apply merges it.
         merged: ListType,
     },
 }
 
-/// The type of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
-    /// Text.
     String,
     /// Bytes, as base64 text.
     Bytes,
@@ -43,9 +38,7 @@ pub enum Scalar {
     Int32,
     /// A whole number of 64 bits.
     Int64,
-    /// A number.
     Number,
-    /// `true` or `false`.
     Boolean,
     /// A whole number or text, such as `25%`.
     IntOrString,
@@ -69,7 +62,6 @@ pub struct Struct {
     pub open: bool,
 }
 
-/// A field of a [`Struct`].
 #[derive(Clone, Debug)]
 pub struct Field {
     ty: TypeId,
@@ -106,7 +98,6 @@ pub enum ListType {
 /// A field that identifies items of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapKey {
-    /// Name of the field.
     pub name: String,
     /// The default of an absent value.
     pub default: Option<Value>,
@@ -130,7 +121,6 @@ impl fmt::Debug for TypeId {
 }
 
 impl TypeId {
-    /// The type itself.
     pub fn get(&self) -> &Type {
         match &self.0 {
             Place::Reserved(place) => place.get().unwrap_or(&Type::Any),
@@ -160,7 +150,6 @@ impl Field {
         Field { ty, patch, required }
     }
 
-    /// The type of its value.
     pub fn ty(&self) -> &Type {
         self.ty.get()
     }
@@ -177,7 +166,6 @@ impl Struct {
         Struct { name: name.to_owned(), fields: fields.into_iter().collect(), atomic, open }
     }
 
-    /// A field by name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.get(name)
     }

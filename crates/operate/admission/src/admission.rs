@@ -87,7 +87,6 @@ impl AdmissionController {
         })
     }
 
-    /// The policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -102,7 +101,6 @@ impl AdmissionController {
         self.placement.subscribe()
     }
 
-    /// Replaces the placement policies.
     pub fn set_placement_policies(&self, policies: PolicySet) {
         self.placement.send_replace(Arc::new(policies));
         self.updated();
@@ -125,7 +123,6 @@ impl AdmissionController {
         }
     }
 
-    /// A source is listed.
     pub fn listed(&self, source: &str) {
         self.pending.send_if_modified(|pending| {
             let position = pending.iter().position(|name| *name == source);

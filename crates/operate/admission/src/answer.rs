@@ -17,7 +17,6 @@ const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 /// No audit annotation is longer, in bytes.
 const MAX_AUDIT_BYTES: usize = 4096;
 
-/// The answer to a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// Why the request is refused; none if it is allowed.
@@ -30,10 +29,8 @@ pub struct Answer {
     pub audit: BTreeMap<&'static str, String>,
 }
 
-/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// The rule that refuses it.
     pub rule: Rule,
     /// HTTP status: 403, or 422 for what is not valid.
     pub code: u16,
@@ -41,14 +38,12 @@ pub struct Denial {
     pub reason: &'static str,
     /// The prefix of a message shown without context, such as `pods "web" is forbidden: `.
     pub subject: String,
-    /// The message.
     pub message: String,
 }
 
 /// Why there is no answer. The caller decides about the request: an API server by `failurePolicy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewError {
-    /// The request is invalid.
     #[error("{0}")]
     BadRequest(String),
     /// The cluster's state is needed and is not known yet.
@@ -109,12 +104,10 @@ impl Answer {
         Answer::default()
     }
 
-    /// No.
     pub fn denied(denial: Denial) -> Answer {
         Answer { denied: Some(denial), ..Answer::default() }
     }
 
-    /// Whether the request is allowed.
     pub fn is_allowed(&self) -> bool {
         self.denied.is_none()
     }
@@ -132,7 +125,6 @@ impl Answer {
         })
     }
 
-    /// The `AdmissionReview` to send back.
     pub fn review(&self, uid: &str) -> Value {
         json!({"apiVersion": API_VERSION, "kind": KIND, "response": self.response(uid)})
     }

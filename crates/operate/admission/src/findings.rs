@@ -39,12 +39,10 @@ impl Findings {
         measured.push_str(&text);
     }
 
-    /// Whether some rule refuses.
     pub(crate) fn is_denied(&self) -> bool {
         self.0.denied.is_some()
     }
 
-    /// The answer.
     pub(crate) fn into_answer(self) -> Answer {
         self.0
     }

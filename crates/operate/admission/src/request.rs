@@ -12,7 +12,6 @@ pub const API_VERSION: &str = "admission.k8s.io/v1";
 /// The kind of what is read and written.
 pub const KIND: &str = "AdmissionReview";
 
-/// The requesting user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
@@ -28,10 +27,8 @@ pub struct UserInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Resource {
-    /// API group.
     #[serde(deserialize_with = "nullable")]
     pub group: String,
-    /// API version.
     #[serde(deserialize_with = "nullable")]
     pub version: String,
     /// Plural name, such as `pods`.
@@ -45,9 +42,7 @@ pub struct Resource {
 pub struct AdmissionRequest {
     /// Ties the answer to the question.
     pub uid: String,
-    /// What is done.
     pub operation: Operation,
-    /// To which resource.
     pub resource: Resource,
     /// To which subresource; empty for the object itself.
     #[serde(default, deserialize_with = "nullable")]
@@ -58,7 +53,6 @@ pub struct AdmissionRequest {
     /// Namespace; empty for what has none.
     #[serde(default, deserialize_with = "nullable")]
     pub namespace: String,
-    /// The requesting user.
     #[serde(default)]
     pub user_info: UserInfo,
     /// The object as it would be; null for deletions.
@@ -82,12 +76,7 @@ pub enum RequestError {
     #[error(
         "the body is {api_version:?} {kind:?}; send {KIND:?} of {API_VERSION:?} (admissionReviewVersions: [v1])"
     )]
-    Kind {
-        /// Its `apiVersion`.
-        api_version: String,
-        /// Its `kind`.
-        kind: String,
-    },
+    Kind { api_version: String, kind: String },
     /// A review without `request`.
     #[error("the AdmissionReview has no request")]
     NoRequest,
@@ -98,7 +87,6 @@ pub enum RequestError {
         field: &'static str,
         /// What it should be.
         kind: &'static str,
-        /// What is wrong.
         source: ValueError,
     },
 }

@@ -30,7 +30,6 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// All of them.
     pub const ALL: [Endpoint; 5] = [
         Endpoint::ValidatePods,
         Endpoint::MutatePods,
@@ -39,7 +38,6 @@ impl Endpoint {
         Endpoint::ValidatePolicies,
     ];
 
-    /// Its path.
     pub fn path(self) -> &'static str {
         match self {
             Endpoint::ValidatePods => "/validate-pods",

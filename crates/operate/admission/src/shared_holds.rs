@@ -17,7 +17,6 @@ use crate::request::AdmissionRequest;
 use crate::review::{Endpoint, review};
 use crate::state::{Hold, State, StateAccess, key};
 
-/// Name of the ConfigMap.
 const NAME: &str = "berth-binding-guard";
 const DESCRIPTION: &str =
     "Bindings that the replicas of Berth's binding guard have allowed and may not observe yet.";
@@ -26,7 +25,6 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Attempts to write a ledger that others also write.
 const MAX_ATTEMPTS: usize = 20;
 
-/// An allowed binding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Binding {
     namespace: String,

@@ -196,3 +196,42 @@ async fn a_binding_waits_until_the_cache_shows_its_pod() {
     assert!(answer.await.unwrap().unwrap().is_allowed());
     assert_eq!(admission.n_held(), 1);
 }
+
+/// Waits for what another task does.
+async fn until(happens: impl Fn() -> bool) {
+    let waits = async {
+        while !happens() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waits).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_hung_up_ended_the_review() {
+    let policy = json!({"apiVersion": "admission.berth.dev/v1alpha1", "kind": "AdmissionPolicy",
+        "bindingGuard": {"enabled": true, "waitFor": "10m"}});
+    let admission =
+        AdmissionController::stateful(Policy::from_value(&policy).unwrap(), Settings::default(), vec![]);
+    let (server, stop) = server(admission.clone(), Limits::default()).await;
+    let mut body: Value = serde_json::from_str(&review(pods())).unwrap();
+    body["request"]["subResource"] = "binding".into();
+    body["request"]["object"] = json!({"target": {"name": "a"}});
+    let body = body.to_string();
+    let n_users = Arc::strong_count(&admission);
+    let mut stream = connect(&server).await;
+    stream.write_all(format!("{}{body}", head("/validate-bindings", body.len())).as_bytes()).await.unwrap();
+    // The task of the review, which waits for the pod, has its own reference.
+    until(|| Arc::strong_count(&admission) > n_users).await;
+    drop(stream);
+    stop.cancel();
+    // No connection is left.
+    server.stopped().await.unwrap();
+    let world = berth_testkit::text::world("node a\npod default/p");
+    admission.update(|state| {
+        state.cluster().set_node(&world.nodes[0]);
+        state.node_applied(&world.nodes[0]);
+    });
+    admission.update(|state| state.pod_applied(&world.pods[0]));
+    until(|| admission.n_held() == 1).await;
+}

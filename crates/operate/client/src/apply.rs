@@ -20,13 +20,11 @@ const FIELD_MANAGER: &str = "berth-up";
 const JSON: &str = "application/json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Why manifests cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// The API server rejected objects.
     #[error("{}", Rejection::all(.0))]
     Rejected(Vec<Rejection>),
-    /// A request failed.
     #[error("{}", with_sources(&**.0))]
     Client(#[from] Box<kube::Error>),
 }
@@ -54,7 +52,6 @@ impl Rejection {
     }
 }
 
-/// The result of applying manifests.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Objects created or changed.
@@ -128,7 +125,6 @@ fn rank(manifest: &Manifest) -> u8 {
     }
 }
 
-/// The resource of a kind.
 #[derive(Clone, Debug)]
 struct Resource {
     plural: String,
@@ -157,7 +153,6 @@ impl Resource {
     }
 }
 
-/// The response to a change.
 struct Response {
     /// The error status, if the change was rejected.
     result: Result<(), Status>,

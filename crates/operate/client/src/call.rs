@@ -46,7 +46,6 @@ enum Failure {
     /// The content is not JSON: nothing was sent.
     #[error("the request cannot be written: {0}")]
     Content(serde_json::Error),
-    /// The response is invalid.
     #[error("the answer cannot be read: {0}")]
     Answer(String),
 }
@@ -60,7 +59,6 @@ impl CallError {
         }
     }
 
-    /// `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.failure {
             Failure::Status { retry_after, .. } => *retry_after,
@@ -262,12 +260,10 @@ pub fn get(path: &str) -> Request<Vec<u8>> {
     with_body(Method::GET, path, "", Vec::new())
 }
 
-/// A request with a JSON body.
 pub fn with_json(method: Method, path: &str, body: &Value) -> Request<Vec<u8>> {
     with_body(method, path, "application/json", body.to_string().into_bytes())
 }
 
-/// A request with a body.
 pub fn with_body(method: Method, path: &str, content_type: &'static str, body: Vec<u8>) -> Request<Vec<u8>> {
     let mut request = Request::new(body);
     *request.method_mut() = method;

@@ -26,7 +26,6 @@ pub struct ComponentHandle<S> {
 /// Why a component ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentError {
-    /// Its task panicked.
     #[error("it ended unexpectedly: {0}")]
     Panicked(#[from] tokio::task::JoinError),
     /// It cannot read the cluster.

@@ -37,7 +37,6 @@ pub struct Options {
     pub server: Option<String>,
 }
 
-/// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// A kubeconfig that cannot be used.
@@ -45,7 +44,6 @@ pub enum ConnectError {
     Kubeconfig {
         /// The file, or its substitute in messages.
         file: String,
-        /// What is wrong with it.
         source: Box<KubeconfigError>,
         /// What to do about it.
         remedy: String,
@@ -67,17 +65,11 @@ pub enum ConnectError {
     Server {
         /// As given.
         address: String,
-        /// What is wrong with it.
         reason: String,
     },
     /// Certificates or credentials that cannot be used.
     #[error("cannot make a client for {server}: {source}")]
-    Client {
-        /// Address of the server.
-        server: String,
-        /// What is wrong.
-        source: Box<kube::Error>,
-    },
+    Client { server: String, source: Box<kube::Error> },
     /// A credential of the configuration that no header can have.
     #[error(
         "{file}: the {field} of the user has characters that no header can have, such as a line end: correct it"
@@ -114,7 +106,6 @@ fn reason(error: &KubeconfigError, file: &str) -> String {
     first.replace("'\"", "").replace("\"'", "").replace("YAML: error: ", "YAML: ")
 }
 
-/// Limit of a kubeconfig.
 const MAX_KUBECONFIG: u64 = 16 << 20;
 
 fn too_large(path: &Path) -> KubeconfigError {

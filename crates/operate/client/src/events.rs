@@ -27,7 +27,6 @@ pub const MAX_NOTE_BYTES: usize = 1024;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ATTEMPTS: u32 = 3;
 
-/// Options of an event recorder.
 #[derive(Clone, Debug)]
 pub struct RecorderOptions {
     /// `reportingController`, such as `berth`.
@@ -36,7 +35,6 @@ pub struct RecorderOptions {
     pub instance: String,
     /// Events waiting to be written, of each type.
     pub queue: usize,
-    /// The rate of requests.
     pub rate: RateLimit,
     /// Events that are remembered to detect repetitions.
     pub remembered: usize,
@@ -64,20 +62,15 @@ impl RecorderOptions {
 /// An object that events are about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ObjectReference {
-    /// `apiVersion`.
     pub api_version: Cow<'static, str>,
-    /// `kind`.
     pub kind: Cow<'static, str>,
     /// Namespace; an event without one is created in `default`.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// Unique identifier.
     pub uid: String,
 }
 
 impl ObjectReference {
-    /// A pod.
     pub fn pod(namespace: &str, name: &str, uid: &str) -> ObjectReference {
         ObjectReference {
             api_version: "v1".into(),
@@ -89,23 +82,18 @@ impl ObjectReference {
     }
 }
 
-/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// `Normal`.
     Normal,
-    /// `Warning`.
     Warning,
 }
 
-/// An event to record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NewEvent {
     /// The object that it is about.
     pub regarding: ObjectReference,
     /// Another object that is involved.
     pub related: Option<ObjectReference>,
-    /// Its type.
     pub event_type: EventType,
     /// The reason, such as `FailedScheduling`.
     pub reason: &'static str,
@@ -117,7 +105,6 @@ pub struct NewEvent {
     pub controller: Option<String>,
 }
 
-/// Records events.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     normal: mpsc::Sender<NewEvent>,
@@ -178,7 +165,6 @@ impl EventRecorder {
         self.counts.written.load(Ordering::Relaxed)
     }
 
-    /// Events dropped so far.
     pub fn dropped(&self) -> u64 {
         self.counts.dropped.load(Ordering::Relaxed)
     }

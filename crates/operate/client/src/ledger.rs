@@ -19,7 +19,6 @@ pub const KEY: &str = "ledger.json";
 /// Reads and writes a ledger.
 #[derive(Clone)]
 pub struct LedgerClient {
-    /// Client of the API server.
     pub client: kube::Client,
     /// Namespace of the ConfigMap.
     pub namespace: String,
@@ -29,14 +28,12 @@ pub struct LedgerClient {
     pub key: &'static str,
     /// Says in the ConfigMap what it is for.
     pub description: &'static str,
-    /// Timeout of a request.
     pub timeout: Duration,
 }
 
 /// A ledger as the API server has it.
 #[derive(Debug, Default)]
 pub struct Ledger<T> {
-    /// What it contains.
     pub content: T,
     /// The ConfigMap; none if it does not exist.
     object: Option<Value>,

@@ -22,21 +22,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::delegated::{DelegatedAuthorizer, Refusal, follow_client_authorities};
 
-/// Where a component serves.
 #[derive(Clone, Debug, Default)]
 pub struct ServingOptions {
     /// Plain HTTP, on a loopback address; port 0 stands for a free one.
     pub http: Option<SocketAddr>,
-    /// HTTPS.
     pub https: Option<SecureServingOptions>,
 }
 
-/// Serving over HTTPS.
 #[derive(Clone, Debug)]
 pub struct SecureServingOptions {
     /// The address; port 0 stands for a free one.
     pub address: SocketAddr,
-    /// The certificate.
     pub certificate: CertificateSource,
     /// The paths that need no permission; one that ends with `*` stands for all paths that begin like it.
     pub always_allowed_paths: Vec<String>,
@@ -44,13 +40,10 @@ pub struct SecureServingOptions {
     pub client_ca_file: Option<PathBuf>,
 }
 
-/// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// There is no certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// Anyone on the network could read what is served.
@@ -66,7 +59,6 @@ pub type StatusPages = Arc<dyn Fn(&str) -> Option<BoxFuture<'static, Response<Fu
 
 /// What a component serves.
 pub struct Content<S> {
-    /// Its metrics.
     pub registry: Arc<Registry>,
     /// Its state. The component is alive while it holds the sender.
     pub state: watch::Receiver<S>,
@@ -74,12 +66,9 @@ pub struct Content<S> {
     pub pages: Option<StatusPages>,
 }
 
-/// The addresses in use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Addresses {
-    /// Of plain HTTP.
     pub http: Option<SocketAddr>,
-    /// Of HTTPS.
     pub https: Option<SocketAddr>,
 }
 

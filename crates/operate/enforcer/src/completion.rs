@@ -12,7 +12,6 @@ use crate::rebalance::Answer;
 /// The ledger as the API server has it.
 pub(crate) type Ledger = berth_client::ledger::Ledger<LimiterState>;
 
-/// The result of a request.
 pub(crate) enum Completion {
     Eviction {
         sent: Sent,
@@ -34,7 +33,6 @@ pub(crate) enum Completion {
     },
 }
 
-/// An eviction that was sent.
 pub(crate) struct Sent {
     pub(crate) eviction: Eviction,
     pub(crate) node: String,

@@ -18,7 +18,6 @@ use crate::message;
 use crate::pods::{Pods, Workload};
 
 const ACTION: &str = "Evicting";
-/// A pod was evicted.
 const EVICTED: &str = "EvictedForAffinity";
 /// A pod was evicted as a step of a plan.
 const MOVED: &str = "EvictedForRebalance";
@@ -39,7 +38,6 @@ const BAD_RULES: &str = "InvalidPodRules";
 /// The cluster limit stops all evictions.
 const STOPPED: &str = "EvictionsLimited";
 
-/// Records events.
 pub(crate) struct EventReporter {
     /// None in a dry run.
     recorder: Option<EventRecorder>,

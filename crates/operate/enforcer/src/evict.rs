@@ -30,10 +30,8 @@ const LONGEST_RETRY: Duration = Duration::from_secs(5);
 /// Attempts to write the condition of an evicted pod.
 const CONDITION_ATTEMPTS: usize = 2;
 
-/// The result of an eviction.
 #[derive(Debug)]
 pub(crate) enum EvictionOutcome {
-    /// The pod is evicted.
     Evicted,
     /// The pod was deleted for another reason.
     Deleted,
@@ -42,12 +40,14 @@ pub(crate) enum EvictionOutcome {
     /// A PodDisruptionBudget does not allow it now, or the server is overloaded.
     Refused(CallError),
     /// The pod is not evicted. If that is not certain, the request may still be carried out.
-    Failed { error: CallError, is_certain: bool },
+    Failed {
+        error: CallError,
+        is_certain: bool,
+    },
     /// The server did not answer before lookups were abandoned.
     Unknown(CallError),
 }
 
-/// A pod to be evicted.
 #[derive(Clone, Debug)]
 pub(crate) struct Eviction {
     pub(crate) namespace: String,
@@ -61,7 +61,6 @@ pub(crate) struct Eviction {
     pub(crate) is_move: bool,
 }
 
-/// Evicts pods.
 #[derive(Clone)]
 pub(crate) struct Evictor {
     pub(crate) client: kube::Client,

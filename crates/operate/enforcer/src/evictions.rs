@@ -23,7 +23,6 @@ struct Retry {
     why: String,
 }
 
-/// Sends evictions.
 pub(crate) struct Evictions {
     evictor: Evictor,
     completed: mpsc::UnboundedSender<Completion>,
@@ -68,7 +67,6 @@ impl Evictions {
         self.evicting.contains_key(uid)
     }
 
-    /// The rules that the evictions fix.
     pub(crate) fn fixed_rules(&self) -> HashSet<ViolationKey> {
         self.evicting.values().flatten().cloned().collect()
     }
@@ -142,7 +140,6 @@ impl Evictions {
         self.evicting.remove(uid);
     }
 
-    /// The pod was deleted.
     pub(crate) fn forget(&mut self, uid: &str) {
         self.evicting.remove(uid);
         self.retries.remove(uid);

@@ -55,7 +55,6 @@ pub fn limits_in_use<'a>(
 /// How a pod without a feasible node is held.
 #[derive(Clone, Copy, Debug)]
 pub struct PodHold {
-    /// How long.
     pub period: HoldPeriod,
     /// Since when, if its condition says so.
     pub since: Option<Timestamp>,

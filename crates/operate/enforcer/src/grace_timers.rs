@@ -81,7 +81,6 @@ impl<K: Ord + Clone> GraceTimers<K> {
         self.due.iter()
     }
 
-    /// Number of due violations.
     pub(crate) fn n_due(&self) -> usize {
         self.due.len()
     }

@@ -23,7 +23,6 @@ use crate::blocked::leave_out_blocked;
 use crate::options::{HoldOptions, HoldPeriod};
 use crate::pods::{HeldCondition, Pods, RunningPod};
 
-/// Requests in flight.
 const WRITES_AT_ONCE: usize = 8;
 /// After a write, until the API server shows it.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -271,7 +270,6 @@ impl HeldPods {
         (!wanted.is_empty()).then(|| now.0 + LOOK_AGAIN)
     }
 
-    /// A pod was deleted.
     pub(crate) fn forget(&mut self, uid: &str) {
         self.held.remove(uid);
         self.sent.remove(uid);

@@ -28,7 +28,6 @@ const DESCRIPTION: &str = "Evictions that the limits of Berth's enforcer count. 
 enum State {
     /// It must be read.
     Unknown,
-    /// A request is in flight.
     InFlight,
     /// As last read or written.
     Synced(Ledger),

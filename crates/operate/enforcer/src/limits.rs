@@ -98,7 +98,6 @@ impl Limits {
         self.uncertain.insert(uid.to_owned());
     }
 
-    /// The pod was deleted.
     pub(crate) fn forget(&mut self, uid: &str) {
         self.uncertain.remove(uid);
     }

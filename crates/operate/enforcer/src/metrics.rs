@@ -37,7 +37,6 @@ impl EvictionResult {
     }
 }
 
-/// All metrics of an enforcer.
 pub(crate) struct Metrics {
     broken: Family<Labels<1>, Gauge>,
     began: Family<Labels<1>, Counter>,
@@ -140,7 +139,6 @@ impl Metrics {
         self.moves.get_or_create(&[("result", result.name())]).inc();
     }
 
-    /// Sets the gauges of rebalancing.
     pub(crate) fn rebalancing(&self, progress: &Progress) {
         for (goal, value) in &progress.now {
             self.rebalance_value.get_or_create(&[("goal", goal.name())]).set(*value);

@@ -14,11 +14,8 @@ pub use crate::limiter::LimitOptions;
 /// Grace periods: how long a rule may be violated before a pod is evicted, by kind of rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Graces {
-    /// Of node affinity.
     pub node_affinity: Duration,
-    /// Of pod affinity.
     pub pod_affinity: Duration,
-    /// Of pod anti-affinity.
     pub pod_anti_affinity: Duration,
 }
 
@@ -73,7 +70,6 @@ impl HoldPeriod {
 pub struct HoldOptions {
     /// In namespaces without their own.
     pub default: HoldPeriod,
-    /// By namespace.
     pub namespaces: BTreeMap<String, HoldPeriod>,
 }
 
@@ -95,7 +91,6 @@ impl HoldOptions {
     }
 }
 
-/// What is rebalanced, and how.
 #[derive(Clone, Debug)]
 pub struct RebalanceOptions {
     /// The goals, which pods may move, and the limits of the search. Its time is not read.
@@ -110,7 +105,6 @@ pub struct RebalanceOptions {
 }
 
 impl RebalanceOptions {
-    /// The defaults, for a request.
     pub fn new(request: Request) -> RebalanceOptions {
         RebalanceOptions {
             request,
@@ -121,24 +115,19 @@ impl RebalanceOptions {
     }
 }
 
-/// Options of an enforcer.
 #[derive(Clone, Debug)]
 pub struct EnforcerOptions {
     /// How rules are read, and the profiles for the search of feasible nodes.
     pub settings: Settings,
-    /// Grace periods.
     pub graces: Graces,
     /// How long pods are held for which no node is feasible.
     pub holds: HoldOptions,
     /// Whether to write nothing: no evictions, events, conditions, leases and ledger.
     pub dry_run: bool,
-    /// Limits of evictions.
     pub limits: LimitOptions,
     /// Pods in these namespaces are never evicted, besides those of the settings.
     pub exempt_namespaces: Vec<String>,
-    /// Namespace of the ledger's ConfigMap.
     pub ledger_namespace: String,
-    /// Name of the ledger's ConfigMap.
     pub ledger_name: String,
     /// Evictions in flight at one time.
     pub eviction_concurrency: usize,
@@ -147,7 +136,6 @@ pub struct EnforcerOptions {
     pub request_timeout: Duration,
     /// The back-off after the first rejection or failure of an eviction.
     pub first_backoff: Duration,
-    /// The longest back-off.
     pub longest_backoff: Duration,
     /// How often pods without a feasible node are evaluated again.
     pub look_again: Duration,
@@ -209,7 +197,6 @@ pub enum EnforcerError {
     /// `/metrics` and its like cannot be served.
     #[error(transparent)]
     Serve(#[from] berth_client::serving::ServeError),
-    /// The enforcer ended by itself.
     #[error("the enforcer cannot continue: {0}")]
     Broken(#[from] berth_client::component::ComponentError),
 }

@@ -88,7 +88,6 @@ impl HeldCondition {
 /// What changed about the annotations of a pod.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnnotationChanges {
-    /// Its grace period.
     pub(crate) grace: bool,
     /// How long it is held.
     pub(crate) hold: bool,
@@ -125,7 +124,6 @@ struct WorkloadSize {
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     pods: HashMap<Key, RunningPod>,
-    /// The workloads of these pods.
     workloads: HashMap<Arc<Workload>, WorkloadSize>,
     /// Those whose status says that they are held.
     held: BTreeSet<Key>,
@@ -267,7 +265,6 @@ impl Pods {
         }
     }
 
-    /// A pod on a node.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&RunningPod> {
         self.pods.get(&key(namespace, name)).filter(|pod| pod.has_node)
     }

@@ -9,7 +9,6 @@ pub struct Status {
     pub pending_sources: Vec<&'static str>,
     /// Whether this process leads, and evicts.
     pub leads: bool,
-    /// Nodes in the state.
     pub n_nodes: usize,
     /// Assigned pods in the state.
     pub n_pods: usize,
@@ -23,7 +22,6 @@ pub struct Status {
     pub n_ended: u64,
     /// Pods that are evicted and not deleted yet.
     pub n_evicting: usize,
-    /// Pods evicted so far.
     pub n_evicted: u64,
     /// Evictions rejected so far: by a PodDisruptionBudget, or because the server was overloaded.
     pub n_refused: u64,
@@ -35,7 +33,6 @@ pub struct Status {
     pub held: BTreeMap<&'static str, usize>,
     /// Moves that ended with the replacement ready on its target, so far.
     pub n_moved: u64,
-    /// Plans made so far.
     pub n_plans: u64,
     /// Moves of the plan that are left.
     pub n_moves_left: usize,
@@ -48,7 +45,6 @@ pub struct Status {
 }
 
 impl Status {
-    /// Whether all sources are listed.
     pub fn is_ready(&self) -> bool {
         self.pending_sources.is_empty()
     }

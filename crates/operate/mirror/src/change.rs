@@ -16,7 +16,6 @@ use crate::volume_entry::{ClaimState, VolumeState};
 pub enum Change {
     /// A node was added or changed.
     NodeApplied(Box<Node>),
-    /// A node was deleted.
     NodeDeleted(String),
     /// A pod that has not terminated, with or without a node.
     PodApplied {
@@ -30,22 +29,17 @@ pub enum Change {
     PodBoundElsewhere(PodRef),
     /// A pod was deleted, or has terminated.
     PodDeleted {
-        /// The pod.
         pod: NamespacedName,
-        /// `metadata.uid`.
         uid: String,
     },
     /// A namespace was added, or its labels changed.
     NamespaceApplied(Box<Namespace>),
-    /// A namespace was deleted.
     NamespaceDeleted(String),
     /// A PodDisruptionBudget was added or changed.
     BudgetApplied(Box<PodDisruptionBudget>),
-    /// A PodDisruptionBudget was deleted.
     BudgetDeleted(NamespacedName),
     /// A PodGroup was added or changed.
     PodGroupApplied(GroupKey, Box<PodGroup>),
-    /// A PodGroup was deleted.
     PodGroupDeleted(GroupKey),
     /// A CompositePodGroup was added or changed; none: it was deleted.
     CompositePodGroup(NamespacedName, Option<Box<CompositePodGroup>>),
@@ -53,15 +47,12 @@ pub enum Change {
     GroupOwnerChanged(GroupKey, Option<usize>),
     /// A claim was added or changed.
     ClaimApplied(NamespacedName, ClaimState),
-    /// A claim was deleted.
     ClaimDeleted(NamespacedName),
     /// A persistent volume was added or changed.
     VolumeApplied(String, VolumeState),
-    /// A persistent volume was deleted.
     VolumeDeleted(String),
     /// A claim of devices was added or changed.
     DeviceClaimApplied(NamespacedName, DeviceClaimState),
-    /// A claim of devices was deleted.
     DeviceClaimDeleted(NamespacedName),
     /// A list of a source is complete.
     Listed(Source),

@@ -11,7 +11,6 @@ use serde_json::Value;
 /// A claim of devices, as far as its binding to a pod is concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceClaimState {
-    /// `metadata.uid`.
     pub uid: String,
     /// `metadata.resourceVersion`, as a number.
     pub version: u64,

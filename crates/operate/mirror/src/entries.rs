@@ -66,7 +66,6 @@ impl<E> Entries<E> {
         Some(removed)
     }
 
-    /// A list starts.
     pub(crate) fn begin_list(&mut self) {
         self.list += 1;
     }

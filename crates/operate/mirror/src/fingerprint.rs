@@ -34,7 +34,6 @@ impl Hasher for Bytes {
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprints {
-    /// Of any value.
     pub(crate) fn of(&self, value: &impl Hash) -> Fingerprint {
         let mut bytes = self.bytes.borrow_mut();
         bytes.0.clear();

@@ -28,9 +28,7 @@ const EVENT_BUFFER: usize = 512;
 /// How long a required source may be forbidden when a component starts: an API server that starts has no roles at first.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(10);
 
-/// What to mirror.
 pub struct MirrorOptions {
-    /// The resources to watch.
     pub sources: &'static [Source],
     /// See [`WatchOptions::idle_timeout`].
     pub watch_idle_timeout: Duration,

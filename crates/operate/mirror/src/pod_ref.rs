@@ -5,22 +5,17 @@ use berth_api::object::{Pod, TOPOLOGY_LABELS};
 /// The identity of a pod, and its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRef {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// `metadata.uid`.
     pub uid: String,
     /// `spec.nodeName`; empty while it is pending.
     pub node: String,
-    /// `metadata.resourceVersion`.
     pub resource_version: String,
     /// The labels that a binding adds ([`TOPOLOGY_LABELS`]), sorted.
     pub added_labels: Vec<(String, String)>,
 }
 
 impl PodRef {
-    /// The reference of a pod.
     pub fn of(pod: &Pod) -> PodRef {
         let metadata = &pod.metadata;
         let label = |key: &str| Some((key.to_owned(), metadata.labels.get(key)?.clone()));

@@ -26,7 +26,6 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Of a pod.
     pub fn of(pod: &Pod, cluster: &Cluster) -> Needs {
         let settings = cluster.settings();
         let profile = settings.config.profile(&pod.spec.scheduler_name);
@@ -62,26 +61,17 @@ impl Needs {
     }
 }
 
-/// A watched resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// `nodes`.
     Nodes,
-    /// `pods`.
     Pods,
-    /// `namespaces`.
     Namespaces,
-    /// `services`.
     Services,
-    /// `replicasets`.
     ReplicaSets,
-    /// `statefulsets`.
     StatefulSets,
-    /// `replicationcontrollers`.
     ReplicationControllers,
     /// `jobs`; only if pods are a group of their Job.
     Jobs,
-    /// `poddisruptionbudgets`.
     Budgets,
     /// Objects that decide where pods with claims of devices may run.
     Devices(DeviceKind),

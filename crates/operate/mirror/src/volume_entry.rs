@@ -12,7 +12,6 @@ use serde_json::Value;
 /// A claim, as far as its binding is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimState {
-    /// `metadata.uid`.
     pub uid: String,
     /// `metadata.resourceVersion`, as a number.
     pub version: u64,

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 use crate::pod_status::{ScheduledCondition, Victim};
 use crate::queue::PodId;
 
-/// The result of a request.
 pub(crate) enum Completion {
     /// With the time that the requests took.
     Binding {
@@ -69,7 +68,6 @@ pub(crate) type CompletionSender = mpsc::UnboundedSender<Completion>;
 /// As many completions as requests may be in flight.
 pub(crate) type Completions = mpsc::UnboundedReceiver<Completion>;
 
-/// A pod to bind.
 #[derive(Clone, Debug)]
 pub(crate) struct Binding {
     pub(crate) id: PodId,
@@ -81,14 +79,12 @@ pub(crate) struct Binding {
     pub(crate) abandoned: Arc<AtomicBool>,
 }
 
-/// The result of a binding.
 #[derive(Debug)]
 pub(crate) enum BindResult {
     /// The pod is bound to the node.
     Bound,
     /// Another scheduler bound the pod, to another node.
     Elsewhere(Box<Pod>),
-    /// The pod was deleted.
     Deleted,
     /// Nothing was sent: the node was deleted, or this process lost the leadership.
     NotSent,

@@ -18,7 +18,6 @@ use crate::queue::QueueCounts;
 
 /// Applying watch events to the state.
 pub(crate) static EVENTS: Part = Part::new("events");
-/// Decisions.
 pub(crate) static DECISIONS: Part = Part::new("decisions");
 /// Assuming pods on their nodes.
 pub(crate) static ASSUMPTIONS: Part = Part::new("assumptions");
@@ -34,7 +33,6 @@ fn profile_label(profile: &str) -> Labels<1, String> {
     [("profile", profile.to_owned())]
 }
 
-/// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptResult {
     Scheduled,
@@ -70,7 +68,6 @@ impl ReservationResult {
     }
 }
 
-/// All metrics of a scheduler.
 pub(crate) struct Metrics {
     pending: Family<Labels<1>, Gauge>,
     attempts: Family<ProfileLabels<1>, Counter>,
@@ -318,7 +315,6 @@ impl Metrics {
         self.extension_point_duration.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// A sampled decision.
     pub(crate) fn sampled(&self, stages: &[StageTime], profile: &str) {
         for StageTime { stage, is_success, total, plugins } in stages {
             let extension_point = match stage {

@@ -48,7 +48,6 @@ impl ExpectedReplacements {
         }
     }
 
-    /// A pod was deleted.
     pub(crate) fn pod_deleted(&mut self, uid: &str) {
         let expected = self.by_controller.values_mut().flatten();
         expected.filter(|one| one.moved == uid).for_each(|one| one.is_going = true);

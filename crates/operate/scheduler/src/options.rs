@@ -95,29 +95,18 @@ impl Default for SchedulerOptions {
 /// Why a scheduler cannot be started, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedulerError {
-    /// One name, several profiles.
     #[error(
         "scheduler name {name:?} is given, but the configuration has {n} profiles ({profiles}): leave the name out, \
          or keep one profile"
     )]
-    SeveralProfiles {
-        /// The name given.
-        name: String,
-        /// How many profiles there are.
-        n: usize,
-        /// Their names.
-        profiles: String,
-    },
-    /// No client.
+    SeveralProfiles { name: String, n: usize, profiles: String },
     #[error(transparent)]
     Connect(#[from] berth_client::connect::ConnectError),
     /// `/metrics` and its like cannot be served.
     #[error(transparent)]
     Serve(#[from] berth_client::serving::ServeError),
-    /// Decisions cannot be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The scheduler ended by itself.
     #[error("the scheduler cannot continue: {0}")]
     Broken(#[from] berth_client::component::ComponentError),
 }

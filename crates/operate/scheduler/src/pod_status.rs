@@ -19,7 +19,6 @@ const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 /// Why a pod is not scheduled: the reason of its `PodScheduled` condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureReason {
-    /// No node fits.
     Unschedulable,
     /// The attempt failed.
     SchedulerError,
@@ -42,7 +41,6 @@ pub(crate) struct ScheduledCondition {
     pub(crate) message: String,
     /// The generation of the pod that was decided; 0 if the server has none.
     pub(crate) observed_generation: i64,
-    /// `status.nominatedNodeName`.
     pub(crate) nominated_node: String,
 }
 

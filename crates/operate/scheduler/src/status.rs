@@ -7,15 +7,11 @@ use crate::queue::QueueCounts;
 pub struct Status {
     /// Sources whose list is not complete; the scheduler decides nothing until all are.
     pub pending_sources: Vec<&'static str>,
-    /// Whether this process leads.
     pub leads: bool,
-    /// Number of pods by queue.
     pub queue: QueueCounts,
-    /// Nodes in the state.
     pub n_nodes: usize,
     /// Pods on nodes in the state, assumed ones included.
     pub n_pods: usize,
-    /// Pods bound so far.
     pub n_bound: u64,
     /// Attempts that found no node, so far.
     pub n_unschedulable: u64,
@@ -30,7 +26,6 @@ pub struct Status {
 }
 
 impl Status {
-    /// Whether all sources are listed.
     pub fn is_ready(&self) -> bool {
         self.pending_sources.is_empty()
     }

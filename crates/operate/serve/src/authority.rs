@@ -12,9 +12,7 @@ pub type Validity = [(i32, u8, u8); 2];
 /// Valid for longer than any process runs, and on machines whose clock is wrong.
 pub const LONG: Validity = [(2020, 1, 1), (2060, 1, 1)];
 
-/// A certificate authority.
 pub struct Authority {
-    /// Its certificate.
     pub pem: String,
     key: KeyPair,
 }
@@ -22,7 +20,6 @@ pub struct Authority {
 /// A server's certificate and its key.
 pub struct ServerCertificate {
     der: CertificateDer<'static>,
-    /// The certificate.
     pub pem: String,
     key: KeyPair,
 }
@@ -48,7 +45,6 @@ impl Authority {
         Ok(Authority { pem, key: KeyPair::from_pem(key_pem)? })
     }
 
-    /// The private key.
     pub fn key_pem(&self) -> String {
         self.key.serialize_pem()
     }
@@ -72,7 +68,6 @@ impl Authority {
 }
 
 impl ServerCertificate {
-    /// The private key.
     pub fn key_pem(&self) -> String {
         self.key.serialize_pem()
     }

@@ -14,14 +14,12 @@ use tokio::io::AsyncReadExt as _;
 
 use crate::authority::{Authority, LONG, ServerCertificate};
 
-/// Where the certificate comes from.
 #[derive(Clone, Debug)]
 pub enum CertificateSource {
     /// PEM files: the chain, the server's own certificate first, and its key.
     Files {
         /// The chain.
         certificate: PathBuf,
-        /// The key.
         key: PathBuf,
     },
     /// Signed at start by a new authority, whose key is not kept.
@@ -33,25 +31,16 @@ pub enum CertificateSource {
     },
 }
 
-/// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file cannot be read.
     #[error("{path}: {source}", path = path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A file is not what it should be.
     #[error("{path}: no PEM {what} in it: {reason}", path = path.display())]
     Pem {
-        /// The file.
         path: PathBuf,
         /// `certificate` or `private key`.
         what: &'static str,
-        /// What is wrong.
         reason: String,
     },
     /// Certificate and key do not belong together, or the key is of no known kind.
@@ -60,20 +49,12 @@ pub enum CertificateError {
     Pair {
         /// The chain.
         certificate: PathBuf,
-        /// The key.
         key: PathBuf,
-        /// What is wrong.
         source: rustls::Error,
     },
     /// A certificate cannot be made; a name is neither a host name nor an address, most likely.
     #[error("a certificate for {names}: {source}", names = names.join(", "))]
-    Make {
-        /// The names of the server.
-        names: Vec<String>,
-        /// What is wrong.
-        source: rcgen::Error,
-    },
-    /// TLS refuses.
+    Make { names: Vec<String>, source: rcgen::Error },
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
 }

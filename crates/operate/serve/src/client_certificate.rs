@@ -22,9 +22,7 @@ pub struct ClientChain(pub(crate) Arc<[CertificateDer<'static>]>);
 /// Whom a client certificate names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// The common name.
     pub common_name: String,
-    /// The organizations.
     pub organizations: Vec<String>,
 }
 

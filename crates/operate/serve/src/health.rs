@@ -14,7 +14,6 @@ pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 
 /// A component with health endpoints.
 pub trait Health {
-    /// Whether it runs.
     fn is_alive(&self) -> bool {
         true
     }
@@ -83,7 +82,6 @@ pub fn response(
     response
 }
 
-/// A response with plain text.
 pub fn text(status: StatusCode, body: impl Into<String>) -> Response<Full<Bytes>> {
     response(status, "text/plain; charset=utf-8", body.into())
 }

@@ -67,17 +67,13 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// The address cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {source}; choose another address, or port 0 for a free one")]
 pub struct ListenError {
-    /// The address.
     pub address: SocketAddr,
-    /// The error of the system.
     pub source: std::io::Error,
 }
 
-/// A listening address.
 pub struct Listener {
     listener: TcpListener,
     address: SocketAddr,
@@ -95,7 +91,6 @@ impl Listener {
         Ok(Listener { listener, address })
     }
 
-    /// The address in use.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

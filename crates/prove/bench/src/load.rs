@@ -31,15 +31,12 @@ pub struct LoadReport {
     pub bytes: u64,
     /// Objects of all kinds.
     pub objects: usize,
-    /// Nodes.
     pub nodes: usize,
     /// Pods with a node.
     pub pods: usize,
     /// From the first byte to the last object.
     pub seconds: f64,
-    /// Megabytes per second.
     pub megabytes_per_second: f64,
-    /// Objects per second.
     pub objects_per_second: f64,
     /// Peak memory of the process.
     pub peak_rss_bytes: Option<u64>,
@@ -72,7 +69,6 @@ impl Loader {
         })
     }
 
-    /// What was loaded so far.
     pub fn report(self) -> LoadReport {
         let seconds = self.start.elapsed().as_secs_f64();
         LoadReport {

@@ -11,14 +11,12 @@ pub fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
     (value, start.elapsed())
 }
 
-/// Durations of single operations.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     nanos: Vec<u64>,
 }
 
 impl Samples {
-    /// Adds a duration.
     pub fn add(&mut self, duration: Duration) {
         self.nanos.push(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
@@ -54,7 +52,6 @@ impl Samples {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figures {
-    /// Number of decisions.
     pub decisions: usize,
     /// Number of decisions divided by the sum of their durations.
     pub decisions_per_second: f64,

@@ -56,7 +56,6 @@ pub enum Fault {
 pub struct ForwardedRequest {
     /// When the proxy forwarded it.
     pub at: tokio::time::Instant,
-    /// HTTP method.
     pub method: Method,
     /// URL path without the query.
     pub path: String,

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 pub const DEADLINE: Duration = Duration::from_secs(30);
 /// Between two looks in a wait.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sends a request: a patch is a merge patch, and `null` is no body.

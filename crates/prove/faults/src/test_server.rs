@@ -20,10 +20,10 @@ use crate::observe::{self, until};
 
 /// Pods of the namespace `default`.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Nodes.
 pub const NODES: &str = "/api/v1/nodes";
 
 /// An empty API server, and its administrator. Components that a test starts for its whole length stop with it.
+/// Its requests panic unless the server accepts them; [`TestServer::send`] and [`TestServer::patch_as`] do not.
 pub struct TestServer {
     server: Arc<InProcessServer>,
     /// A client of the administrator.
@@ -33,15 +33,11 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Starts a server.
     pub async fn start() -> TestServer {
         TestServer::start_with(ServerOptions::default()).await
     }
 
-    /// Starts a server, and shows the log of a test that is run with `RUST_LOG`.
-    ///
-    /// # Panics
-    /// The server does not start.
+    /// Also shows the log of a test that is run with `RUST_LOG`.
     pub async fn start_with(options: ServerOptions) -> TestServer {
         let filter = tracing_subscriber::EnvFilter::from_default_env();
         let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
@@ -62,10 +58,6 @@ impl TestServer {
         move |name| Some(server.node_token(name))
     }
 
-    /// A client of another user, by its token.
-    ///
-    /// # Panics
-    /// No header can have the token.
     pub fn client_as(&self, token: &str) -> kube::Client {
         connect::client(transport(self.server.clone(), token)).unwrap()
     }
@@ -80,7 +72,7 @@ impl TestServer {
         self.stop.clone()
     }
 
-    /// Sends a request; see [`observe::send`].
+    /// See [`observe::send`].
     ///
     /// # Errors
     /// As there.
@@ -93,26 +85,16 @@ impl TestServer {
         observe::send(&self.client, method, path, body).await
     }
 
-    /// Creates an object, in the collection at a path.
-    ///
-    /// # Panics
-    /// The server refuses it.
+    /// Creates an object in the collection at a path.
     pub async fn create(&self, path: &str, object: impl Borrow<Value>) -> Value {
         self.send(Method::POST, path, object).await.unwrap()
     }
 
-    /// An object or a list.
-    ///
-    /// # Panics
-    /// It does not exist.
+    /// An object or a list, which exists.
     pub async fn get(&self, path: &str) -> Value {
         self.send(Method::GET, path, Value::Null).await.unwrap()
     }
 
-    /// An object, if it exists.
-    ///
-    /// # Panics
-    /// The server gives another answer.
     pub async fn find(&self, path: &str) -> Option<Value> {
         match self.send(Method::GET, path, Value::Null).await {
             Err(error) if error.is_not_found() => None,
@@ -120,18 +102,11 @@ impl TestServer {
         }
     }
 
-    /// The objects of a list.
-    ///
-    /// # Panics
-    /// The path is not that of a collection.
     pub async fn list(&self, path: &str) -> Vec<Value> {
         self.get(path).await["items"].as_array().unwrap().clone()
     }
 
     /// Sends a merge patch.
-    ///
-    /// # Panics
-    /// The server refuses it.
     pub async fn patch(&self, path: &str, patch: impl Borrow<Value>) -> Value {
         self.send(Method::PATCH, path, patch).await.unwrap()
     }
@@ -149,26 +124,14 @@ impl TestServer {
         observe::send_as(&self.client, Method::PATCH, path, media_type, &patch).await
     }
 
-    /// Deletes an object.
-    ///
-    /// # Panics
-    /// The server refuses it.
     pub async fn delete(&self, path: &str) {
         self.delete_with(path, Value::Null).await;
     }
 
-    /// Deletes an object, with options.
-    ///
-    /// # Panics
-    /// The server refuses it.
     pub async fn delete_with(&self, path: &str, options: Value) {
         self.send(Method::DELETE, path, options).await.unwrap();
     }
 
-    /// All pods.
-    ///
-    /// # Panics
-    /// One is not a pod.
     pub async fn pods(&self) -> Vec<Pod> {
         list(&self.client, &WatchOptions::new("/api/v1/pods")).await.unwrap()
     }
@@ -193,7 +156,6 @@ impl TestServer {
         items(&self.until(what, path, |list| are_so(&items(list))).await)
     }
 
-    /// Waits until no object exists at a path.
     pub async fn until_gone(&self, path: &str) {
         until(&format!("{path} is gone"), async || {
             self.find(path).await.map_or(Ok(()), |object| Err(Shown(Some(object))))

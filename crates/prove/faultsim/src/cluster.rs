@@ -24,13 +24,10 @@ const USERS: HostId = 1;
 const OBSERVER: HostId = 2;
 const CONTROLLERS: HostId = 4;
 const KUBELETS: [HostId; 2] = [5, 6];
-/// The schedulers.
 pub const SCHEDULERS: [HostId; 2] = [7, 8];
-/// The enforcers.
 pub const ENFORCERS: [HostId; 2] = [9, 10];
 /// The console, with its viewers.
 pub const CONSOLE: HostId = 11;
-/// The drivers of devices.
 const DRIVERS: HostId = 12;
 /// Hosts without faults.
 const PERFECT: [HostId; 2] = [USERS, OBSERVER];
@@ -57,18 +54,14 @@ pub struct Additions {
     pub quotas: Option<u64>,
 }
 
-/// A running simulation.
 pub struct Cluster {
     rng: Rng,
     hosts: Vec<Host>,
     troubles: Vec<(Duration, HostId, Trouble)>,
     now: Duration,
     server: Server,
-    /// The network.
     pub network: Network,
-    /// What the API server stored.
     pub history: History,
-    /// The viewers of the console.
     pub viewers: Viewers,
 }
 
@@ -218,7 +211,6 @@ impl Cluster {
         self.hosts.iter().any(|host| host.skew != 0)
     }
 
-    /// Runs until a time.
     pub fn run_until(&mut self, end: Duration) {
         while self.now < end {
             self.network.deliver();

@@ -35,18 +35,14 @@ const RETRIES: EvictionRetries =
 /// A list of writes that a viewer has confirmed.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// What was asked.
     pub question: usize,
-    /// When its execution began.
     pub began: Duration,
-    /// The writes, in their order.
     pub writes: Vec<Write>,
     /// When the viewer got the report, with what became of the writes; none if the console was killed before.
     pub report: Option<(Duration, Progress)>,
 }
 
 impl List {
-    /// Whether all is written.
     pub fn is_done(&self) -> bool {
         self.report.as_ref().is_some_and(|(_, progress)| progress.is_done())
     }
@@ -99,7 +95,6 @@ impl Viewers {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All lists so far.
     pub fn lists(&self) -> Vec<List> {
         self.lock().clone()
     }

@@ -74,7 +74,6 @@ impl Drivers {
         Drivers { n_devices: 1, phases: vec![(Duration::ZERO, Phase::Works(1))] }
     }
 
-    /// Runs them.
     pub async fn run(self, connection: Connection) {
         loop {
             let now = platform::now();
@@ -128,7 +127,6 @@ impl Drivers {
     }
 }
 
-/// The specification of a claim.
 fn claim_spec(rng: &mut Rng) -> Value {
     let request =
         |class: &str, count: u32| json!({"name": "r", "exactly": {"deviceClassName": class, "count": count}});

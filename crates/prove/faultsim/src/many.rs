@@ -14,7 +14,6 @@ const KEPT: &str = include_str!("../seeds.txt");
 /// A run takes a second. On a busy machine it may wait; `platform` limits its time of the processor.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Sums of all runs.
 #[derive(Default)]
 struct Sums {
     n_runs: u64,
@@ -36,7 +35,6 @@ pub fn seeds(n: u64, first: u64, jobs: u64) -> ExitCode {
     run((first..first + n).map(|seed| format!("--seed {seed}")).collect(), jobs)
 }
 
-/// Runs the kept seeds.
 pub fn kept(jobs: u64) -> ExitCode {
     let seeds = KEPT.lines().filter_map(|line| line.split_whitespace().next());
     run(seeds.map(|seed| format!("--seed {seed}")).collect(), jobs)

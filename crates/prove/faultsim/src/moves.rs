@@ -14,7 +14,6 @@ use crate::workload::{APPS, Workload};
 /// How long a pod must have been running to be moved.
 pub const SETTLE: SignedDuration = SignedDuration::from_secs(20);
 
-/// How the enforcers rebalance.
 pub fn options() -> RebalanceOptions {
     let request = Request {
         movable: Movable { settle: SETTLE, ..Movable::default() },

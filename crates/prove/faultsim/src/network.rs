@@ -21,7 +21,6 @@ use crate::host::HostId;
 use crate::plan::{Fate, Faults, Kind, Token};
 use crate::platform;
 
-/// The response of a server.
 pub type ServerResponse = Response<UnsyncBoxBody<Bytes, std::convert::Infallible>>;
 /// Answers the requests of a host that serves.
 pub type Serve = Arc<dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, ServerResponse> + Send + Sync>;
@@ -73,9 +72,7 @@ impl Delivery {
 pub struct Accepted {
     /// When the server had made it.
     pub at: Duration,
-    /// Who sent it.
     pub client: HostId,
-    /// The HTTP method.
     pub method: Method,
     /// The path without the query.
     pub path: String,
@@ -111,7 +108,6 @@ struct State {
 pub struct Network(Arc<Mutex<State>>);
 
 impl Network {
-    /// A network with faults.
     pub fn new(faults: Faults) -> Network {
         Network(Arc::new(Mutex::new(State { faults, ..State::default() })))
     }

@@ -13,10 +13,8 @@ use crate::host::HostId;
 use crate::platform;
 use crate::workload::GROWING;
 
-/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The connection is refused.
     Refuse,
     /// The request never arrives, and the client is not told.
     LoseRequest,
@@ -128,7 +126,6 @@ pub const DEVICE_RESOURCES: [&str; 4] =
 /// Hosts that are killed when they send certain writes: those of a cluster's work, not events and leases.
 #[derive(Clone, Debug)]
 pub struct Kills {
-    /// The host.
     pub client: HostId,
     /// Which of its writes.
     pub writes: BTreeSet<u64>,
@@ -137,7 +134,6 @@ pub struct Kills {
 }
 
 impl Kills {
-    /// Kills of a host.
     pub fn some(rng: &mut Rng, hosts: &[HostId]) -> Kills {
         let writes = (0..rng.usize(..8)).map(|_| 1 + rng.u64(..120)).collect();
         Kills { client: hosts[rng.usize(..hosts.len())], writes, is_made: None }
@@ -147,7 +143,6 @@ impl Kills {
 /// What happens to a request, and what it costs.
 #[derive(Clone, Debug, Default)]
 pub struct Fate {
-    /// The fault, if any.
     pub kind: Option<Kind>,
     /// How much later than others it arrives.
     pub delay: Duration,
@@ -260,7 +255,6 @@ impl Faults {
         Some((kind, "killed at a write"))
     }
 
-    /// No more faults.
     pub fn end(&mut self) {
         self.is_over = true;
     }
@@ -271,7 +265,6 @@ impl Faults {
         Duration::from_millis(millis)
     }
 
-    /// What happens to a request.
     pub fn fate(&mut self, client: HostId, request: &Request<Bytes>) -> Fate {
         let mut fate = Fate::default();
         let charges = request.method() == Method::POST && request.uri().path().contains(GROWING);

@@ -55,7 +55,6 @@ pub fn instant(at: Duration) -> Instant {
     EPOCH.get().copied().unwrap_or_else(Instant::now) + at
 }
 
-/// Sets the time.
 pub fn set_now(at: Duration) {
     NOW.store(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }

@@ -34,9 +34,7 @@ use crate::network::{Network, Serve, ServerResponse};
 use crate::platform;
 use crate::workload::{Action, Switches, Workload};
 
-/// The API server.
 pub const SERVER: HostId = 0;
-/// The webhook.
 pub const WEBHOOK: HostId = 3;
 /// The version before the first write.
 pub const FIRST_VERSION: u64 = 1000;
@@ -54,7 +52,6 @@ pub struct Setup {
     pub has_webhook: bool,
     /// Whether a binding is refused when the webhook does not answer.
     pub fails_closed: bool,
-    /// Whether nodes have devices.
     pub has_devices: bool,
     /// Whether the enforcers rebalance.
     pub moves: bool,

@@ -31,29 +31,21 @@ pub const FIRST_WITH_MOVES: u64 = 9_000_000;
 /// From this seed on, writes take time within the API server, and clients hang up while a quota is charged.
 pub const FIRST_WITH_QUOTAS: u64 = 10_000_000;
 
-/// What a run has shown.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunReport {
-    /// The seed.
     pub seed: u64,
     /// Of the whole history: equal for equal runs.
     pub hash: String,
-    /// Simulated seconds.
     pub seconds: u64,
-    /// Changes of objects.
     pub n_changes: usize,
     /// Bindings that were judged.
     pub n_bindings: usize,
-    /// Allocations of claims of devices.
     pub n_allocations: usize,
-    /// Evictions by enforcers.
     pub n_evictions: usize,
-    /// Moves of pods by enforcers.
     pub n_moves: usize,
     /// Writes that viewers of the console confirmed.
     pub n_confirmed: usize,
-    /// Requests over the network.
     pub n_requests: u64,
     /// Writes of the host that may be killed.
     pub n_writes: u64,

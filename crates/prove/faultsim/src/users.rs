@@ -12,7 +12,6 @@ use crate::workload::{Action, Switches};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Does all of it.
 pub async fn act(client: kube::Client, switches: Switches, actions: Vec<(Duration, Action)>) {
     for (at, action) in actions {
         tokio::time::sleep_until(platform::instant(at)).await;

@@ -11,7 +11,6 @@ use fastrand::Rng;
 use http::Method;
 use serde_json::{Value, json};
 
-/// The workloads.
 pub const APPS: [&str; 6] = ["web", "db", "cache", "queue", "batch", "mail"];
 
 /// A namespace with a quota, in which objects are only created.
@@ -39,7 +38,6 @@ pub enum Action {
 pub struct Workload {
     /// Nodes of the two kubelets.
     pub n_nodes: [usize; 2],
-    /// Zones.
     pub n_zones: usize,
     /// CPUs of a node.
     pub cpus: i64,
@@ -94,7 +92,6 @@ impl Workload {
         workload
     }
 
-    /// The names of the nodes.
     pub fn nodes(&self) -> Vec<String> {
         let kubelets = ["a-", "b-"].into_iter().zip(self.n_nodes);
         kubelets.flat_map(|(prefix, n)| (1..=n).map(move |i| format!("{prefix}{i}"))).collect()
@@ -109,7 +106,6 @@ impl Workload {
         }
     }
 
-    /// A user does something.
     pub fn add(&mut self, millis: u64, action: Action) {
         self.actions.push((Duration::from_millis(millis), action));
     }

@@ -7,23 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A built program.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
     /// Its name in scripts.
     pub name: &'a str,
-    /// Its file.
     pub path: &'a str,
 }
 
-/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
-    /// The exit code.
     pub code: i32,
 }
 
@@ -96,7 +90,6 @@ impl TempDir {
         TempDir(path)
     }
 
-    /// The path of a file.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -21,22 +21,17 @@ use crate::recordings::RecordingError;
 /// Why a command failed. The message names the object, the field and the remedy, with one finding per line.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// Standard output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
-    /// A recording cannot be read.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// Input cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Objects cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
     /// A live cluster cannot be read.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// The objects are not valid.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
     /// A workload cannot be expanded to its pods.
@@ -52,12 +47,7 @@ pub enum CliError {
     #[error(
         "{second}: a second KubeSchedulerConfiguration after {first}: remove one, or select one with --config"
     )]
-    SeveralConfigs {
-        /// Where the first is.
-        first: SourceLocation,
-        /// Where the second is.
-        second: SourceLocation,
-    },
+    SeveralConfigs { first: SourceLocation, second: SourceLocation },
     /// Fields that the types of their kinds do not have.
     #[error("{}", .0.join("\n"))]
     UnknownFields(Vec<String>),
@@ -88,25 +78,18 @@ pub enum CliError {
     /// A template of simulated devices is invalid.
     #[error("{place}: {error}")]
     Devices { place: SourceLocation, error: Box<berth_kubelet::DeviceTemplateError> },
-    /// Simulated nodes cannot run.
     #[error(transparent)]
     Kubelet(#[from] berth_kubelet::KubeletError),
-    /// The scheduler failed.
     #[error(transparent)]
     Scheduler(#[from] berth_scheduler::SchedulerError),
-    /// The webhook server failed.
     #[error(transparent)]
     Webhook(#[from] berth_admission::server::ServerError),
-    /// The console cannot be served.
     #[error(transparent)]
     Console(#[from] berth_console_server::StartError),
-    /// The console has no token.
     #[error(transparent)]
     Token(#[from] berth_console_server::RandomnessError),
-    /// The enforcer failed.
     #[error(transparent)]
     Enforcer(#[from] berth_enforcer::EnforcerError),
-    /// A dump cannot be imported.
     #[error(transparent)]
     Import(#[from] berth_apiserver::ImportError),
     /// The installation manifests cannot be generated.
@@ -118,19 +101,13 @@ pub enum CliError {
     /// A call to the API server failed.
     #[error(transparent)]
     Call(#[from] berth_client::call::CallError),
-    /// Objects cannot be listed.
     #[error(transparent)]
     List(#[from] berth_client::watch::ListError),
-    /// Manifests cannot be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
     /// A file or directory cannot be written.
     #[error("cannot write {}: {error}", path.display())]
-    File {
-        path: PathBuf,
-        /// The error of the system.
-        error: io::Error,
-    },
+    File { path: PathBuf, error: io::Error },
 }
 
 struct EachAt<'a> {

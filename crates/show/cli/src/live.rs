@@ -25,7 +25,6 @@ use tokio::sync::mpsc;
 /// Timeout of the request that checks permissions.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Objects in a page.
 const PAGE_SIZE: u32 = 2000;
 /// A server may say that a list has more objects than it has.
 const MOST_EXPECTED: usize = 2_000_000;
@@ -89,17 +88,11 @@ const OFTEN_MISSING: [Resource; 12] = [
 /// Why a live cluster cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The client cannot be created.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The server refuses a required resource.
     #[error("{server}: {error}; {}", remedy(error))]
-    Call {
-        /// URL of the server.
-        server: String,
-        /// The error of the call.
-        error: Box<ListError>,
-    },
+    Call { server: String, error: Box<ListError> },
     /// The server returned an object that cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
@@ -122,7 +115,6 @@ fn remedy(error: &ListError) -> &'static str {
     }
 }
 
-/// The cluster to read.
 pub struct LiveCluster(pub connect::Options);
 
 impl LiveCluster {

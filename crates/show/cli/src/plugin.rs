@@ -14,11 +14,8 @@ const COMPLETER: &str = "kubectl_complete-berth";
 /// What the name of the program asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The program itself.
     Program,
-    /// The plugin of kubectl.
     Plugin,
-    /// The completion of the plugin.
     Completer,
 }
 

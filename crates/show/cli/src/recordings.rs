@@ -18,7 +18,6 @@ const MAX_LINE_BYTES: u64 = 256 << 20;
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// A directory without recordings.
     #[error(
         "{directory}: no .jsonl or .jsonl.gz file in this directory: give the directory that --record wrote to"
     )]
@@ -37,17 +36,10 @@ pub enum RecordingError {
         line: usize,
         error: JournalError,
     },
-    /// The file cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Reading the file failed.
     #[error("{file}: {error}")]
-    Read {
-        file: String,
-        /// The error of the system.
-        error: io::Error,
-    },
-    /// A line is too long.
+    Read { file: String, error: io::Error },
     #[error("{file}:{line}: a line of more than {} MiB: each line must be a recording (see docs/recordings.md)", MAX_LINE_BYTES >> 20)]
     LongLine {
         file: String,
@@ -62,7 +54,6 @@ pub enum RecordingError {
         line: usize,
         /// The field and a colon; empty for the whole line.
         path: String,
-        /// The error.
         message: String,
     },
 }
@@ -111,7 +102,6 @@ pub enum Contents<'p> {
     Journal(Journal<'p>),
 }
 
-/// The scenarios of a file.
 pub struct Scenarios<'p> {
     lines: Lines<'p>,
     /// The first line is read already.
@@ -119,7 +109,6 @@ pub struct Scenarios<'p> {
 }
 
 pub struct Journal<'p> {
-    /// Its first line.
     pub header: Box<Header>,
     lines: Lines<'p>,
     /// Whether the file ends in the middle: the process was killed, or is still writing.

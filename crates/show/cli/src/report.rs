@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::summary::{Failure, Summary};
 
-/// The report of `berth simulate`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report<'a> {

@@ -49,7 +49,6 @@ pub struct WorkloadSummary {
     /// Kind and name; none for the group of all pods of the namespace without a workload.
     pub workload: Option<String>,
     pub n_pods: usize,
-    /// Number of its unplaced pods.
     pub n_unplaced: usize,
     /// Number of its pods that are rejected by the node that they name.
     pub n_rejected: usize,
@@ -65,7 +64,6 @@ pub struct WorkloadSummary {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// Their workload.
     pub workload: Option<String>,
     /// The pods, `namespace/name`.
     pub pods: Vec<String>,
@@ -91,7 +89,6 @@ impl WorkloadSummary {
 }
 
 impl Summary {
-    /// Counts.
     pub fn of(simulation: &Simulation, topology_key: &str) -> Summary {
         let mut summary = Summary {
             n_nodes: simulation.n_nodes(),

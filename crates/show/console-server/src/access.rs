@@ -47,7 +47,6 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// How viewers are recognized.
 #[derive(Clone)]
 pub enum Authenticator {
     /// By a token in the printed URL.

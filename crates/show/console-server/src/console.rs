@@ -108,7 +108,6 @@ struct Snapshot {
 }
 
 impl Console {
-    /// Shows a state.
     pub fn new(state: State) -> Arc<Console> {
         Arc::new(Console {
             state: Arc::new(tokio::sync::Mutex::new(state)),

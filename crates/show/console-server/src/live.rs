@@ -34,7 +34,6 @@ const MAX_WAITING: usize = 4096;
 /// A watched resource.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The resource.
     pub resource: Resource,
     /// Whether the console is of no use without it. Others may be forbidden or unknown to the server.
     pub is_required: bool,

@@ -30,13 +30,11 @@ use crate::console::{Console, Question, Rendered};
 use crate::events;
 use lists::Lists;
 
-/// Open connections.
 const MAX_CONNECTIONS: usize = 512;
 /// Pages that follow the cluster.
 const MAX_FOLLOWERS: usize = 256;
 /// Path and query of a request.
 const MAX_URI_BYTES: usize = 64 << 10;
-/// A form.
 const MAX_FORM_BYTES: usize = 1 << 20;
 /// How long a form may take to arrive, and an answer to be read.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -74,7 +72,6 @@ pub struct ServerOptions {
     pub certificate: Option<CertificateSource>,
     /// Further names under which it is reached; one without a port stands for all ports.
     pub hosts: Vec<String>,
-    /// Who may see it.
     pub authenticator: Authenticator,
     /// Whether the state changes, so that open pages follow it.
     pub is_live: bool,
@@ -87,13 +84,11 @@ pub struct ServerOptions {
 /// Why the console is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// Anyone on the network could read the token.
     #[error("the console is served without TLS on loopback addresses only, not on {0}")]
     NotLoopback(SocketAddr),
-    /// There is no certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// There is no key for the forms that write.
@@ -103,7 +98,6 @@ pub enum StartError {
 
 /// An address on which a console will be served.
 pub struct Bound {
-    /// How it is served.
     pub options: ServerOptions,
     listener: Listener,
 }
@@ -342,7 +336,6 @@ impl Server {
     }
 }
 
-/// What is sent.
 enum Content {
     Whole(Bytes),
     Events(Body),

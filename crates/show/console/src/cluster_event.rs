@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 
-/// How many events are kept.
 const MAX_EVENTS: usize = 1000;
 /// Characters of a message that are kept.
 const MAX_MESSAGE: usize = 1000;
@@ -12,7 +11,6 @@ const MAX_MESSAGE: usize = 1000;
 /// An Event of the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterEvent {
-    /// The UID of the Event.
     uid: String,
     /// When it was last seen, as RFC 3339.
     pub time: String,
@@ -24,11 +22,9 @@ pub struct ClusterEvent {
     pub message: String,
     /// How often it was seen.
     pub count: u64,
-    /// The kind of the object.
     pub kind: String,
     /// The namespace of the object; empty for a cluster-scoped one.
     pub namespace: String,
-    /// The name of the object.
     pub name: String,
     /// The component that reports it.
     pub component: String,

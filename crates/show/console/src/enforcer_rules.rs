@@ -26,7 +26,6 @@ pub struct EnforcerRules {
     pub limits: fn(&Simulation, &str, Timestamp) -> Result<LimitsInUse, String>,
 }
 
-/// What the limits of an enforcer count.
 #[derive(Clone, Debug, Default)]
 pub struct LimitsInUse {
     /// Until when the cluster limit stops all evictions.

@@ -6,7 +6,6 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 /// Characters that a segment of a path, or a value of a query, cannot have.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The path with these segments.
 pub(crate) fn path(segments: &[&str]) -> String {
     segments.iter().map(|segment| format!("/{}", utf8_percent_encode(segment, RESERVED))).collect()
 }
@@ -19,12 +18,10 @@ pub(crate) fn pod(namespace: &str, name: &str) -> String {
     path(&["pods", namespace, name])
 }
 
-/// A claim of devices.
 pub(crate) fn claim(namespace: &str, name: &str) -> String {
     path(&["claims", namespace, name])
 }
 
-/// A pod group.
 pub(crate) fn group(key: &GroupKey) -> String {
     path(&["groups", key.kind.source(), key.name.namespace(), key.name.name()])
 }

@@ -104,7 +104,6 @@ impl PodTable {
         entries.filter_map(|(number, entry)| Some((number, &*entry.as_ref()?.0)))
     }
 
-    /// The name of a workload by its number.
     pub(crate) fn name_of(&self, number: usize) -> &WorkloadName {
         let (name, _) = self.workloads.entries[number].as_ref().expect("a row has the number");
         name
@@ -162,7 +161,6 @@ impl PodTable {
         chosen
     }
 
-    /// The pods by their nodes.
     pub(crate) fn by_node(&self) -> ByNode<'_> {
         let mut starts = vec![0; self.nodes.entries.len() + 1];
         let with_node = || self.rows.iter().enumerate().filter_map(|(at, row)| Some((at, number(row.node)?)));

@@ -36,19 +36,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The HTTP status code.
     pub status: u16,
-    /// The media type.
     pub content_type: &'static str,
-    /// The content.
     pub body: String,
 }
 
 impl Response {
-    /// A page.
     pub fn html(status: u16, body: String) -> Response {
         Response { status, content_type: "text/html; charset=utf-8", body }
     }

@@ -404,7 +404,6 @@ impl State {
         self.inventory.device_objects.iter().map(|entry| &entry.object)
     }
 
-    /// The nodes and pods.
     pub fn simulation(&mut self) -> &mut Simulation {
         &mut self.simulation
     }
@@ -496,7 +495,6 @@ impl State {
         self.ledger.as_deref()
     }
 
-    /// Whether the cluster changes.
     pub fn is_live(&self) -> bool {
         self.is_live
     }

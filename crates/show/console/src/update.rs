@@ -8,7 +8,6 @@ use berth_api::read::{Kind, Manifest};
 
 use crate::ClusterEvent;
 
-/// What has changed.
 pub enum Update {
     /// A node is new, or has changed.
     Node(Box<Node>),

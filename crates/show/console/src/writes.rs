@@ -12,49 +12,36 @@ use berth_simulate::what_if::{Change, evicted_by_drain};
 use berth_api::syntax::format::counted;
 use berth_simulate::what_if::ChangeRequest;
 
-/// One write to a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// Sets a label of a node; no value removes it.
     SetLabel {
-        /// The node.
         node: String,
-        /// The label key.
         key: String,
-        /// The new value.
         value: Option<String>,
         /// The value that the viewer saw.
         before: Option<String>,
     },
     /// Adds a taint to a node; it replaces the one with the same key and effect.
     SetTaint {
-        /// The node.
         node: String,
-        /// The taint.
         taint: Taint,
     },
     /// Removes the taints with a key from a node.
     RemoveTaints {
-        /// The node.
         node: String,
-        /// The key.
         key: String,
         /// The effect; none for all effects.
         effect: Option<String>,
     },
-    /// Makes a node unschedulable.
     Cordon {
-        /// The node.
         node: String,
     },
-    /// Makes a node schedulable.
     Uncordon {
-        /// The node.
         node: String,
     },
     /// Evicts a pod with the Eviction API.
     Evict {
-        /// Namespace and name.
         name: NamespacedName,
         /// Its UID: another pod of the name is not evicted.
         uid: String,
@@ -63,18 +50,15 @@ pub enum Write {
     },
     /// Sets the number of replicas with the subresource `scale`.
     Scale {
-        /// The kind of the workload.
         kind: Kind,
         /// Namespace and name of the workload.
         name: NamespacedName,
-        /// The new number.
         n_replicas: u16,
         /// The number that the viewer saw, if it is known.
         before: Option<i32>,
     },
     /// Creates or changes an object by server-side apply.
     Apply {
-        /// The object.
         manifest: Box<Manifest>,
         /// Whether it takes fields from other field managers.
         is_forced: bool,
@@ -152,7 +136,6 @@ impl Write {
 /// What a list of changes writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WritePlan {
-    /// The writes, in their order.
     pub writes: Vec<Write>,
     /// Changes that cannot be written to a cluster, each with the reason.
     pub not_applicable: Vec<(String, &'static str)>,
@@ -163,7 +146,6 @@ pub struct WritePlan {
 pub enum WriteState {
     /// Its turn has not come.
     NotTried,
-    /// It is made.
     Done,
     /// An eviction that is refused for now, with the reason and the number of attempts.
     Refused(String, u32),
@@ -185,7 +167,6 @@ impl WriteState {
 /// A pause before refused evictions are tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Its length.
     pub length: Duration,
     /// After this time without an eviction, the list ends.
     pub remaining: Duration,
@@ -218,7 +199,6 @@ impl Progress {
         *self = Progress { states: std::mem::take(&mut self.states), pause: None, is_ended: true };
     }
 
-    /// Whether all is written.
     pub fn is_done(&self) -> bool {
         self.states.iter().all(|state| *state == WriteState::Done)
     }

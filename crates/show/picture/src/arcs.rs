@@ -2,15 +2,12 @@
 
 use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, legend_rows, shortened, text_width};
 
-/// Widest name.
 const MAX_NAME: usize = 380;
 /// Widest text of an arc.
 const MAX_TEXT: usize = 900;
 
-/// An arc diagram.
 #[derive(Clone, Debug, Default)]
 pub struct Arcs {
-    /// The heading.
     pub title: String,
     /// What the diagram shows, for screen readers.
     pub description: String,
@@ -18,7 +15,6 @@ pub struct Arcs {
     pub legend: Vec<Key>,
     /// The names, from top to bottom.
     pub names: Vec<String>,
-    /// The arcs.
     pub arcs: Vec<Arc>,
     /// Lines below the diagram.
     pub notes: Vec<String>,
@@ -31,13 +27,10 @@ pub struct Arc {
     pub from: usize,
     /// Position of the name where it ends.
     pub to: usize,
-    /// Its title.
     pub title: String,
     /// Text in the list below the diagram; none has no line there.
     pub text: String,
-    /// Its look.
     pub class: Class,
-    /// Whether it is dashed.
     pub dashed: bool,
 }
 

@@ -2,9 +2,7 @@
 
 use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, legend_rows, scaled, shortened, text_width};
 
-/// Longest bar.
 const BAR: usize = 300;
-/// Widest name of a row.
 const MAX_NAME: usize = 420;
 /// Widest note behind a bar.
 const MAX_NOTE: usize = 420;
@@ -12,7 +10,6 @@ const MAX_NOTE: usize = 420;
 /// Sections of bars. The bars of a section have one scale.
 #[derive(Clone, Debug, Default)]
 pub struct Bars {
-    /// The heading.
     pub title: String,
     /// What the bars show, for screen readers.
     pub description: String,
@@ -25,7 +22,6 @@ pub struct Bars {
 /// Bars that are compared with each other.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
-    /// The heading.
     pub name: String,
     /// What the classes mean.
     pub legend: Vec<Key>,
@@ -33,10 +29,8 @@ pub struct Section {
     pub rows: Vec<Row>,
 }
 
-/// A bar.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// Its name.
     pub name: String,
     /// Its title; begins with the name.
     pub title: String,

@@ -4,7 +4,6 @@
 
 use crate::{Anchor, Class, HEADING, Key, MARGIN, Picture, ROW, legend_rows, shortened, text_width};
 
-/// Default width of a picture.
 const WIDTH: usize = 1160;
 /// Most cells that are drawn with their name and items.
 pub const MAX_LARGE: usize = 60;
@@ -20,12 +19,10 @@ const ITEM_ROWS: usize = 2;
 /// Widest name of a part.
 const MAX_NAME: usize = 140;
 
-/// A map.
 #[derive(Clone, Debug, Default)]
 pub struct CellMap {
     /// The width in pixels; 0 for that of a page.
     pub width: usize,
-    /// The heading.
     pub title: String,
     /// What the map shows, for screen readers.
     pub description: String,
@@ -42,7 +39,6 @@ pub struct CellMap {
 /// A box.
 #[derive(Clone, Debug, Default)]
 pub struct Domain {
-    /// Its name.
     pub name: String,
     /// What is to be said about it.
     pub note: String,
@@ -63,10 +59,8 @@ pub struct Part {
     pub cells: Vec<Cell>,
 }
 
-/// A cell.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// Its name.
     pub name: String,
     /// Its title; begins with the name.
     pub title: String,
@@ -78,7 +72,6 @@ pub struct Cell {
     pub mark: Option<char>,
     /// A few words beside the name.
     pub note: String,
-    /// What is in it.
     pub items: Vec<Item>,
     /// Parts of it that are too many for names: a point each.
     pub points: Vec<Class>,
@@ -88,18 +81,13 @@ pub struct Cell {
     pub is_selected: bool,
 }
 
-/// Something in a cell.
 #[derive(Clone, Debug, Default)]
 pub struct Item {
-    /// Its title.
     pub title: String,
-    /// Its look.
     pub class: Class,
-    /// Its character.
     pub mark: char,
     /// Where a click on it leads.
     pub link: Option<String>,
-    /// How it is in the cell.
     pub presence: Presence,
     /// Items with the same number belong together.
     pub group: Option<usize>,
@@ -124,7 +112,6 @@ pub enum Presence {
 /// What an item has to do with the one that a page is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Relation {
-    /// Nothing.
     #[default]
     None,
     /// It is the one, or of the same group.
@@ -138,9 +125,7 @@ pub enum Relation {
 /// Items that are in no cell.
 #[derive(Clone, Debug, Default)]
 pub struct Outside {
-    /// The heading.
     pub name: String,
-    /// The items.
     pub items: Vec<Item>,
 }
 

@@ -18,7 +18,6 @@ pub mod upset;
 
 /// Of a picture without links.
 const ROLE: &str = "role=\"img\"";
-/// Space around a plot.
 const MARGIN: usize = 16;
 /// Height of the heading.
 const HEADING: usize = 34;
@@ -30,7 +29,6 @@ const ROW: usize = 22;
 pub enum Class {
     /// A title: large text.
     Heading,
-    /// Text.
     Label,
     /// Text of less importance.
     Note,
@@ -268,14 +266,12 @@ impl Picture {
     }
 }
 
-/// An entry of a legend.
 #[derive(Clone, Debug)]
 pub struct Key {
     /// The look of what it describes.
     pub class: Class,
     /// The character that stands in it.
     pub mark: Option<char>,
-    /// The description.
     pub text: String,
 }
 

@@ -6,13 +6,10 @@ use crate::{Anchor, Class, HEADING, MARGIN, Picture, ROW, scaled, shortened, tex
 const WIDTH: usize = 900;
 /// Height of a row.
 const HEIGHT: usize = 70;
-/// Widest name of a row.
 const MAX_NAME: usize = 200;
 
-/// A timeline.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// The heading.
     pub title: String,
     /// What the timeline shows, for screen readers.
     pub description: String,
@@ -25,11 +22,9 @@ pub struct Timeline {
 /// A row.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its name.
     pub name: String,
     /// A value for each interval.
     pub values: Vec<usize>,
-    /// Its look.
     pub class: Class,
 }
 

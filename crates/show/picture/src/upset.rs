@@ -2,7 +2,6 @@
 
 use crate::{Anchor, Class, HEADING, MARGIN, Picture, scaled, shortened, text_width};
 
-/// Widest name of a row.
 const MAX_NAME: usize = 300;
 /// Height of a row, and width of a column.
 const CELL: usize = 22;
@@ -13,10 +12,8 @@ const RADIUS: usize = 7;
 /// Room of a number next to a bar.
 const NUMBER: usize = 48;
 
-/// An UpSet plot.
 #[derive(Clone, Debug, Default)]
 pub struct UpSet {
-    /// The heading.
     pub title: String,
     /// What the plot shows, for screen readers.
     pub description: String,
@@ -31,7 +28,6 @@ pub struct UpSet {
 /// A row.
 #[derive(Clone, Debug, Default)]
 pub struct Set {
-    /// Its name.
     pub name: String,
     /// Its title; begins with the name.
     pub title: String,
@@ -44,7 +40,6 @@ pub struct Set {
 pub struct Intersection {
     /// Positions of the sets, ascending.
     pub sets: Vec<usize>,
-    /// Its title.
     pub title: String,
     /// Number of elements that are in these sets and in no others.
     pub size: usize,
@@ -117,7 +112,6 @@ impl UpSet {
     }
 }
 
-/// Positions and sizes.
 struct Layout {
     /// Left end of the columns.
     left: usize,

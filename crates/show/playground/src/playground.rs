@@ -12,7 +12,6 @@ pub struct Playground {
 }
 
 impl Default for Playground {
-    /// An empty cluster.
     fn default() -> Playground {
         let state = State::new("playground", Inventory::default(), SimulationOptions::default());
         Playground { files: Inventory::keeping_raw_but_pods(), state: state.ok() }

@@ -19,15 +19,12 @@ pub enum OpenError {
         /// The path as given.
         path: String,
     },
-    /// The system reports an error.
     #[error("{path}: {error}")]
     Io {
         /// The path as given, or as found in a directory.
         path: String,
-        /// The error of the system.
         error: io::Error,
     },
-    /// A directory has no manifests.
     #[error("{path}: no .yaml, .yml or .json file (or one of them with .gz) in this directory")]
     EmptyDirectory {
         /// The path as given.
@@ -35,23 +32,16 @@ pub enum OpenError {
     },
     /// The limit in the environment is not a size.
     #[error("{MAX_BYTES_VARIABLE}={value}: not a size: give bytes, such as 4Gi")]
-    Limit {
-        /// The value.
-        value: String,
-    },
+    Limit { value: String },
     /// Standard input is given more than once.
     #[error("- is given more than once: standard input can be read only once")]
     StdinTwice,
 }
 
-/// One input to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Standard input.
     Stdin,
-    /// A file.
     File {
-        /// Its path.
         path: PathBuf,
         /// Its size in bytes, compressed if the file is compressed; 0 for pipes.
         n_bytes: u64,
@@ -221,7 +211,6 @@ fn is_manifest_name(name: &str) -> bool {
     [".yaml", ".yml", ".json"].iter().any(|extension| name.ends_with(extension))
 }
 
-/// The error of a path.
 pub fn open_error(path: &str, error: io::Error) -> OpenError {
     let path = path.to_owned();
     match error.kind() {
@@ -245,7 +234,6 @@ fn gunzip<'p>(source: impl BufRead + 'p) -> Box<dyn Read + 'p> {
     Box::new(MultiGzDecoder::new(source))
 }
 
-/// Counts the bytes read.
 struct CountingReader<R, F> {
     source: R,
     progress: F,

@@ -10,7 +10,8 @@ use berth_api::syntax::shell::quoted;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::wrap::{Wrapped, wrapped};
+pub use crate::wrap::NL;
+use crate::wrap::{Wrapped, without_commands, wrapped};
 
 /// `-o` of commands that print a report.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -52,21 +53,15 @@ impl OutputArgs {
 
 /// Headings and names.
 pub const BOLD: Style = Style::new().bold();
-/// Success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// Failure.
 pub const BAD: Style = AnsiColor::Red.on_default();
-/// Warning.
 pub const ATTENTION: Style = AnsiColor::Yellow.on_default();
 /// Secondary information.
 pub const DIM: Style = Style::new().dimmed();
 
-/// A line end within a text for people, where that of an argument is escaped ([`Wrapped`]).
-pub static NL: &str = "\n";
-
 /// `--color`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-#[expect(missing_docs, reason = "clap would print the documentation of each value")]
+// Its values have no doc comments: clap would print them.
 pub enum Color {
     Auto,
     Always,
@@ -133,7 +128,10 @@ pub fn json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 /// # Errors
 /// The output cannot be written.
 pub fn yaml(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    let text = serde_saphyr::to_string(value).map_err(|error| io::Error::other(format!("YAML: {error}")))?;
+    // A line of a literal block would be one of the log that shows it.
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    let text = serde_saphyr::to_string_with_options(value, options)
+        .map_err(|error| io::Error::other(format!("YAML: {error}")))?;
     out.write_all(text.as_bytes())
 }
 
@@ -156,7 +154,7 @@ pub fn note(text: &impl Display) {
 fn message(word: &str, style: Style, text: &impl Display) {
     let mut stderr = anstream::stderr().lock();
     for line in text.to_string().lines() {
-        let line = wrapped(&format!("{style}{word}:{style:#} {}", shown(line)), width());
+        let line = wrapped(&format!("{style}{word}:{style:#} {}", without_commands(&shown(line))), width());
         let _: io::Result<()> = writeln!(stderr, "{line}");
     }
 }

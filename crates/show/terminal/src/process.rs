@@ -8,6 +8,7 @@ use berth_api::syntax::obeyed::shown;
 use clap::{Command, FromArgMatches};
 
 use crate::output;
+use crate::wrap::without_commands;
 
 /// Result of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,8 @@ pub fn parsed<T: FromArgMatches>(mut command: Command, words: Vec<OsString>) -> 
         matches.and_then(|matches| T::from_arg_matches(&matches))
     };
     // The error quotes words: what a terminal would obey is escaped in them.
-    let escaped = |word: &OsString| OsString::from(shown(&word.to_string_lossy()).into_owned());
+    let escaped =
+        |word: &OsString| OsString::from(without_commands(&shown(&word.to_string_lossy())).into_owned());
     let parsed = parse(&words)
         .map_err(|error| parse(&words.iter().map(escaped).collect::<Vec<_>>()).err().unwrap_or(error));
     parsed.map_err(|error| match error.print() {

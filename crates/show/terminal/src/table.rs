@@ -8,12 +8,10 @@ use berth_api::syntax::obeyed::shown;
 use crate::output::{self, BOLD};
 use crate::wrap::columns;
 
-/// Spaces between columns.
 const GAP: usize = 3;
 /// Cells are padded to at most this many columns: a few long cells would make every line as long.
 const MAX_PADDED: usize = 200;
 
-/// A cell.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     text: String,
@@ -34,20 +32,17 @@ impl<T: ToString> From<T> for Cell {
     }
 }
 
-/// Rows of cells under headings.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// A table with these headings.
     pub fn new<T: Into<String>>(headings: impl IntoIterator<Item = T>) -> Table {
         let headings = headings.into_iter().map(|h| Cell::styled(h, BOLD));
         Table { rows: vec![headings.collect()] }
     }
 
-    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
     }

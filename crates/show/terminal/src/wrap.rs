@@ -7,7 +7,8 @@ use std::io::{self, Write};
 
 use berth_api::syntax::obeyed::shown;
 
-use crate::output::NL;
+/// A line end within a text for people, where that of an argument is escaped ([`Wrapped`]).
+pub static NL: &str = "\n";
 
 /// A narrower output is not wrapped: its words are longer.
 const LEAST_WIDTH: usize = 20;
@@ -36,7 +37,7 @@ impl<W: Write> Wrapped<W> {
     fn write_line(&mut self) -> io::Result<()> {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8_lossy(&line);
-        self.out.write_all(wrapped(&without_command(&line), self.width).as_bytes())
+        self.out.write_all(wrapped(&without_commands(&line), self.width).as_bytes())
     }
 }
 
@@ -89,16 +90,11 @@ impl fmt::Write for Escaped {
         }
         let rest = piece.strip_suffix('\n');
         self.ends_line = rest.is_some();
-        let mut rest = rest.unwrap_or(piece);
-        while let Some(at) = rest.find('\u{1b}') {
-            self.text.push_str(&shown(&rest[..at]));
-            rest = &rest[at..];
-            let code = STYLES.iter().find(|code| rest.starts_with(**code)).copied();
-            let n_bytes = code.map_or(1, str::len);
-            self.text.push_str(&code.map_or_else(|| shown("\u{1b}"), |code| code.into()));
-            rest = &rest[n_bytes..];
+        // A style writes each of its codes as a piece; within a longer one it comes from an input.
+        match STYLES.contains(&piece) {
+            true => self.text.push_str(piece),
+            false => self.text.push_str(&shown(rest.unwrap_or(piece))),
         }
-        self.text.push_str(&shown(rest));
         Ok(())
     }
 }
@@ -106,8 +102,9 @@ impl fmt::Write for Escaped {
 /// The codes of the styles of [`output`](crate::output).
 const STYLES: [&str; 6] = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
 
-/// A line that does not begin with `::`, which is a command in the log of GitHub Actions.
-fn without_command(line: &str) -> Cow<'_, str> {
+/// A line without commands to the reader of a log: `::` at its beginning is one for GitHub Actions, `##[` and `##vso[` anywhere are some
+/// for GitHub Actions, Azure Pipelines and TeamCity.
+pub fn without_commands(line: &str) -> Cow<'_, str> {
     let mut start = line;
     loop {
         start = start.trim_start();
@@ -116,10 +113,19 @@ fn without_command(line: &str) -> Cow<'_, str> {
             None => break,
         }
     }
-    match start.strip_prefix("::") {
-        Some(rest) => format!("{}\\u{{3a}}:{rest}", &line[..line.len() - start.len()]).into(),
-        None => line.into(),
+    let is_command = |rest: &str| {
+        let word =
+            rest.strip_prefix("##").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_alphabetic()));
+        word.is_some_and(|rest| rest.starts_with('['))
+    };
+    let colon = start.starts_with("::").then_some((line.len() - start.len(), "\\u{3a}"));
+    let hashes = line.match_indices('#').filter(|(at, _)| is_command(&line[*at..]));
+    let (mut shown, mut end) = (String::new(), 0);
+    for (at, escaped) in colon.into_iter().chain(hashes.map(|(at, _)| (at, "\\u{23}"))) {
+        shown.extend([&line[end..at], escaped]);
+        end = at + 1;
     }
+    if end == 0 { line.into() } else { (shown + &line[end..]).into() }
 }
 
 /// A line, wrapped. Words that are longer than a line stay whole: they are names and paths. So do commands (`$ kubectl ...`),
@@ -188,7 +194,8 @@ mod tests {
         let written = |name: &str| {
             let mut out = Vec::new();
             let mut writer = Wrapped::new(&mut out, None);
-            writeln!(writer, "\u{1b}[1m{name}\u{1b}[0m:{NL}  {name}").unwrap();
+            let bold = anstyle::Style::new().bold();
+            writeln!(writer, "{bold}{name}{bold:#}:{NL}  {name}").unwrap();
             writeln!(writer, "{name}").unwrap();
             writer.finish().unwrap();
             String::from_utf8(out).unwrap()
@@ -197,8 +204,13 @@ mod tests {
         let shown = "\\n::error::x\\r\\u{9b}2J\\u{202e}\\u{1b}]0;\\n";
         let expected = format!("\u{1b}[1m{shown}\u{1b}[0m:\n  {shown}\n{shown}\n");
         assert_eq!(written("\n::error::x\r\u{9b}2J\u{202e}\u{1b}]0;\n"), expected);
-        let (name, shown) = ("::error::x", "\\u{3a}:error::x");
-        assert_eq!(written(name), format!("\u{1b}[1m{shown}\u{1b}[0m:\n  {shown}\n{shown}\n"));
+        for (name, shown) in [
+            ("::error::x", "\\u{3a}:error::x"),
+            ("::x ##[error]y ###vso[z]##", "\\u{3a}:x \\u{23}#[error]y #\\u{23}#vso[z]##"),
+            ("# ## [x] \u{1b}[31mred", "# ## [x] \\u{1b}[31mred"),
+        ] {
+            assert_eq!(written(name), format!("\u{1b}[1m{shown}\u{1b}[0m:\n  {shown}\n{shown}\n"));
+        }
     }
 
     #[test]

@@ -14,7 +14,6 @@ use crate::store::{Compiled, Store};
 /// How long a token outlives the deletion of an object that finalizers keep.
 const DELETION_LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 
-/// Authenticates the users of tokens.
 pub struct Authenticator {
     store: Store,
     tokens: Tokens,
@@ -26,7 +25,6 @@ impl Authenticator {
         Authenticator { store: store.clone(), tokens }
     }
 
-    /// Makes tokens.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
     }

@@ -18,10 +18,8 @@ use crate::request::{SERVICE_ACCOUNT_PREFIX, User};
 /// The audience of this server. Tokens that are requested without audiences are for it.
 pub const API_AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// The contents of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The user.
     pub user: Arc<User>,
     /// What must still hold for a service account's token.
     pub claims: Option<Claims>,
@@ -53,9 +51,7 @@ pub struct Claims {
 pub struct Bound {
     /// `Pod`, `Secret` or `Node`.
     pub kind: String,
-    /// Name.
     pub name: String,
-    /// Uid.
     pub uid: String,
 }
 
@@ -79,7 +75,6 @@ impl Claims {
     }
 }
 
-/// Makes and reads tokens.
 pub struct Tokens {
     key: hmac::Key,
     admin: Arc<User>,
@@ -94,22 +89,18 @@ impl Tokens {
         Tokens { key, admin: Arc::new(User::admin()), admin_token }
     }
 
-    /// The administrator's token.
     pub fn admin(&self) -> &str {
         &self.admin_token
     }
 
-    /// A component's token.
     pub fn component(&self, name: &str) -> String {
         signed(&self.key, "component", name)
     }
 
-    /// A node's token.
     pub fn node(&self, name: &str) -> String {
         signed(&self.key, "node", name)
     }
 
-    /// A service account's token.
     pub fn service_account(&self, claims: &Claims) -> String {
         signed(&self.key, "sa", &json!(claims).to_string())
     }

@@ -52,7 +52,6 @@ impl Authorizer {
         }
     }
 
-    /// Checks a user by the Node authorizer.
     fn check_node(&self, user: &User, what: &Attributes<'_>) -> Result<(), String> {
         match user.node_name() {
             Some(node) if !node.is_empty() => node::check(&self.store, node, what),

@@ -24,7 +24,6 @@ pub const RESOURCES: [&Resource; 4] = [&CLUSTER_ROLES, &CLUSTER_ROLE_BINDINGS, &
 const USER: char = 'u';
 const USER_GROUP: char = 'g';
 
-/// The roles of all users.
 #[derive(Debug, Default)]
 pub struct Grants {
     /// The version up to which each of the resources is known.

@@ -116,7 +116,6 @@ impl Paths<'_> {
         self.store.get(&PODS, namespace, name).is_some_and(|pod| self.is_here(&pod))
     }
 
-    /// Whether a pod is on the node.
     fn is_here(&self, pod: &Object) -> bool {
         let node_name = PODS.watched_field().and_then(|field| pod.facts.field(field));
         node_name == Some(self.node)

@@ -7,9 +7,7 @@ use serde_json::Value;
 /// A rule of a role. `*` in a list matches every value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PolicyRule {
-    /// Verbs.
     pub verbs: Vec<String>,
-    /// API groups.
     pub api_groups: Vec<String>,
     /// Plurals, with `/SUBRESOURCE` for a subresource.
     pub resources: Vec<String>,

@@ -137,7 +137,6 @@ impl Role {
         found
     }
 
-    /// Whether it grants a permission.
     pub fn allows(&self, what: &Attributes<'_>) -> bool {
         let verbs = self.verb(what.verb);
         if what.resource.is_empty() {

@@ -53,12 +53,10 @@ impl RuleSet {
         RuleSet(both.collect())
     }
 
-    /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many words it has.
     pub fn n_words(&self) -> usize {
         self.0.len()
     }

@@ -13,9 +13,7 @@ use crate::request::{AUTHENTICATED, MASTERS, User};
 /// Rules as `SelfSubjectRulesReview` lists them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
-    /// `resourceRules`.
     pub resource: Vec<Value>,
-    /// `nonResourceRules`.
     pub non_resource: Vec<Value>,
     /// Why the lists are incomplete.
     pub incomplete: Option<String>,

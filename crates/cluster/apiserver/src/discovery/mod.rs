@@ -16,7 +16,6 @@ use served::Served;
 /// A finished answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// The value of `Content-Type`.
     pub content_type: &'static str,
     /// JSON.
     pub body: Bytes,

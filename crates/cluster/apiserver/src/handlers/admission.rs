@@ -53,7 +53,6 @@ fn resolve(store: &Store, namespace: &str, name: &str, port: u16) -> Result<Stri
 /// The operation of a request on one object, for admission.
 #[derive(Clone, Copy)]
 pub struct Act<'a> {
-    /// The operation.
     pub operation: Operation,
     /// The stored object; `None` if it is new.
     pub old: Option<&'a Value>,
@@ -62,7 +61,6 @@ pub struct Act<'a> {
 }
 
 impl Act<'static> {
-    /// The creation of an object.
     pub fn create(dry_run: bool) -> Act<'static> {
         Act { operation: Operation::Create, old: None, dry_run }
     }

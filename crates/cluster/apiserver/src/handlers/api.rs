@@ -17,19 +17,13 @@ use crate::strategy::{Context, Lookup};
 
 /// The parts of a server that requests for objects need.
 pub struct Api {
-    /// Objects.
     pub store: Store,
-    /// Identities.
     pub authenticator: Authenticator,
-    /// Permissions.
     pub authorizer: Authorizer,
-    /// Admission of writes.
     pub admission: AdmissionChain,
-    /// Resource quotas.
     pub quotas: Quotas,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
-    /// The feature gates.
     pub feature_gates: FeatureGates,
     /// Ends watches.
     pub stop: CancellationToken,

@@ -39,8 +39,9 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
     let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let pods = &PODS;
     let node = target(&binding, &name)?;
-    let done = Reply::object(StatusCode::CREATED, Bytes::from_static(BOUND)).with_warnings(warnings);
+    let n_warnings = warnings.len();
     for _ in 0..ATTEMPTS {
+        warnings.truncate(n_warnings);
         let namespace = &request.info.namespace;
         let current = api.store.get(pods, namespace, &name).ok_or_else(|| Status::not_found(pods, &name))?;
         let text = current.bytes();
@@ -60,14 +61,26 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
         set_node(&mut pod, &binding, &node).map_err(|why| Status::conflict(pods, &name, &why))?;
         if !is_empty(&binding["metadata"]["annotations"]) {
             let context = api.context(&request.user, pods.version);
-            lifecycle::admit_update(&context, pods, "binding", &pod.value(), &current.value())?;
-        }
-        if dry_run {
-            return Ok(done);
+            lifecycle::admit_update(
+                &context,
+                pods,
+                "binding",
+                &pod.value(),
+                &current.value(),
+                &mut warnings,
+            )?;
         }
         let change = Change::Update { expected: current.revision };
-        match api.store.write(Write { resource: pods, change, object: pod }).await {
-            Ok(_) => return Ok(done),
+        let written = match dry_run {
+            true => Ok(()),
+            false => api.store.write(Write { resource: pods, change, object: pod }).await.map(drop),
+        };
+        match written {
+            Ok(()) => {
+                return Ok(
+                    Reply::object(StatusCode::CREATED, Bytes::from_static(BOUND)).with_warnings(warnings)
+                );
+            }
             Err(WriteError::Modified) => {}
             Err(error) => return Err(error.into_status(pods, &name)),
         }

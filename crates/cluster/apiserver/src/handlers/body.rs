@@ -20,9 +20,7 @@ const COMPRESSION_LEVEL: u32 = 1;
 /// About the memory of an encoder.
 const ENCODER_BYTES: usize = 300 * 1024;
 
-/// The body of an answer.
 pub enum Body {
-    /// The complete body.
     Full(Bytes),
     /// A long body, made while it is sent, and how many bytes of memory that takes.
     Chunks(Chunks, usize),

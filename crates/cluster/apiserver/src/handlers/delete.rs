@@ -54,7 +54,6 @@ fn read_options(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
     }
 }
 
-/// The result of a deletion.
 pub enum Deleted {
     /// The object is deleted; this is its last state.
     Gone(Arc<Object>),
@@ -158,7 +157,7 @@ pub async fn delete_object(
             return Ok(if gone { Deleted::Gone(tried) } else { Deleted::Ending(tried) });
         }
         let expected = current.revision;
-        let change = if gone { Change::Delete { expected } } else { Change::Update { expected } };
+        let change = if gone { Change::Delete { expected } } else { Change::Release { expected } };
         match api.store.write(Write { resource, change, object: new.into() }).await {
             Ok(object) if gone => return Ok(Deleted::Gone(object)),
             Ok(object) => return Ok(Deleted::Ending(object)),

@@ -122,7 +122,7 @@ async fn ask_budget(
     if dry_run {
         return Ok(Budget::Allows);
     }
-    let change = Change::Update { expected: current.revision };
+    let change = Change::Release { expected: current.revision };
     match api.store.write(Write { resource, change, object: budget.into() }).await {
         Ok(_) => Ok(Budget::Allows),
         Err(WriteError::Modified | WriteError::NotFound) => Ok(Budget::Changed),
@@ -130,7 +130,6 @@ async fn ask_budget(
     }
 }
 
-/// The selector of a budget.
 struct BudgetSelector(Labels);
 
 impl Compiled for BudgetSelector {

@@ -34,7 +34,6 @@ fn validation(request: &ApiRequest) -> Result<Validation, Box<Status>> {
     }
 }
 
-/// A query option is invalid.
 fn invalid_option(request: &ApiRequest, field: &str, reason: &str, message: String) -> Box<Status> {
     let kind = match request.info.verb {
         Verb::Create => "CreateOptions",

@@ -109,7 +109,6 @@ fn too_old(token: Continue) -> Box<Status> {
     status
 }
 
-/// Answers a list.
 pub fn list(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let (info, query) = (&request.info, &request.query);
     let resource = info.resource;

@@ -9,13 +9,9 @@ use serde_json::Value;
 use super::body::Body;
 use crate::request::Status;
 
-/// An answer.
 pub struct Reply {
-    /// HTTP status.
     pub code: StatusCode,
-    /// The body.
     pub body: Body,
-    /// Its media type.
     pub content_type: &'static str,
     /// Texts of the `Warning` headers.
     pub warnings: Vec<String>,
@@ -31,27 +27,22 @@ const MAX_WARNING_CHARS: usize = 4096;
 const CUT_WARNING_CHARS: usize = 256;
 
 impl Reply {
-    /// An answer in JSON.
     pub fn json(code: StatusCode, body: Body) -> Reply {
         Reply { code, body, content_type: JSON, warnings: Vec::new(), retry_after: 0 }
     }
 
-    /// An object as the answer.
     pub fn object(code: StatusCode, bytes: Bytes) -> Reply {
         Reply::json(code, Body::Full(bytes))
     }
 
-    /// A value as the answer.
     pub fn value(code: StatusCode, value: &Value) -> Reply {
         Reply::object(code, Bytes::from(value.to_string()))
     }
 
-    /// Text as the answer.
     pub fn text(code: StatusCode, text: String) -> Reply {
         Reply { content_type: "text/plain; charset=utf-8", ..Reply::object(code, Bytes::from(text)) }
     }
 
-    /// With warnings.
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Reply {
         self.warnings = warnings;
         self

@@ -98,7 +98,6 @@ impl Paths {
         }
     }
 
-    /// The object with the replicas of a scale.
     fn with_replicas(&self, object: &Value, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
         let mut new = object.clone();
         self.set(&mut new, replicas(scale, name)?)?;

@@ -15,7 +15,6 @@ const MAX_PATH_BYTES: usize = 1 << 20;
 /// The parsed value and the paths of duplicate fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parsed {
-    /// The parsed value.
     pub value: Value,
     /// Paths of duplicate fields, such as `spec.containers[0].image`, each once, in order.
     pub duplicates: Vec<String>,

@@ -139,7 +139,6 @@ fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> 
 
 struct Watcher {
     store: Store,
-    /// Ends the watch.
     stop: CancellationToken,
     shown: &'static Resource,
     stored: &'static Resource,

@@ -14,8 +14,8 @@ use super::sent::{agree_with_path, is_apply, is_dry_run, parse_applied, parse_st
 use super::{convert, fields};
 use crate::request::{ApiRequest, Attributes, RequestInfo, Status, Verb, refusal};
 use crate::store::{Change, Draft, Object, Store, Write, WriteError, key};
-use crate::strategy::generate_name;
 use crate::strategy::proposal_fields::{keep_absent, removed_by_patch};
+use crate::strategy::{generate_name, metadata};
 use crate::webhook::Operation;
 use crate::{bootstrap, lifecycle};
 
@@ -317,16 +317,21 @@ pub async fn change_object(
             }
             lifecycle::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
         }
-        lifecycle::admit_update(&context, resource, info.subresource_name(), &new, &old)?;
+        lifecycle::admit_update(&context, resource, info.subresource_name(), &new, &old, warnings)?;
         let reviewed = shown(&new);
         api.admission.validate(request, act, Some(reviewed.as_ref().unwrap_or(&new)), warnings).await?;
         if new == old {
             return Ok(current);
         }
+        let expected = current.revision;
         let change = if lifecycle::is_finished(resource, &new) {
-            Change::Delete { expected: current.revision }
+            Change::Delete { expected }
+        } else if !new["metadata"]["deletionTimestamp"].is_null()
+            || (api.store.is_nearly_full() && !metadata::grows(&new, &old))
+        {
+            Change::Reserved { expected }
         } else {
-            Change::Update { expected: current.revision }
+            Change::Update { expected }
         };
         let charge = api.quotas.charge(resource, &new, Some(&old), dry_run).await?;
         if dry_run {

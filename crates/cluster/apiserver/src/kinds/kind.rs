@@ -5,13 +5,11 @@ use berth_schema::resource::Resource;
 use crate::strategy::Strategy;
 use crate::table::columns::{Column, Conditions};
 
-/// A kind of the API.
 pub struct Kind {
     /// Group, version, names, verbs and type.
     pub resource: &'static Resource,
     /// What creating, changing and deleting an object means.
     pub strategy: &'static dyn Strategy,
-    /// The columns of its tables.
     pub columns: &'static [Column],
     /// The `conditions` of the rows of its tables.
     pub conditions: Conditions,

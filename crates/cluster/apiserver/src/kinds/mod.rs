@@ -24,7 +24,6 @@ use crate::strategy::Strategy;
 use crate::table::columns::{Columns, DEFAULT};
 use kind::{Kind, NoRules};
 
-/// All kinds.
 fn all() -> impl Iterator<Item = &'static Kind> {
     let folders = [
         access::KINDS,
@@ -45,7 +44,6 @@ pub fn kind(resource: &Resource) -> Option<&'static Kind> {
     all().find(|kind| std::ptr::eq(kind.resource, resource))
 }
 
-/// The strategy of a kind.
 pub fn strategy(resource: &Resource) -> &'static dyn Strategy {
     match resource.custom {
         Some(custom) => custom,

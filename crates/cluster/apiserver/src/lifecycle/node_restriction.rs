@@ -77,7 +77,6 @@ fn check_signing_request(node: &str, object: &Value) -> Result<(), String> {
     Err(format!("can only create a node CSR with CN={NODE_USER_PREFIX}{node}"))
 }
 
-/// The stored objects.
 struct Objects<'a>(&'a dyn Lookup);
 
 impl node_restriction::Lookup for Objects<'_> {

@@ -135,7 +135,7 @@ fn signing_needs_a_permission_for_the_signer() {
     let sign = |cluster: FakeCluster| {
         let user = user();
         let context = cluster.context(&user);
-        admit_update(&context, &CERTIFICATE_SIGNING_REQUESTS, "status", &new, &old)
+        admit_update(&context, &CERTIFICATE_SIGNING_REQUESTS, "status", &new, &old, &mut Vec::new())
             .map_err(|status| status.message)
     };
     assert!(sign(cluster()).unwrap_err().contains("user not permitted to sign requests with signerName"));

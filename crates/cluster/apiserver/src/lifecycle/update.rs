@@ -30,7 +30,7 @@ pub fn prepare_update(
     Ok(())
 }
 
-/// Refuses a change.
+/// Refuses a change, or warns about it.
 ///
 /// # Errors
 /// The user may not make it, or the result is not valid.
@@ -40,6 +40,7 @@ pub fn admit_update(
     subresource: &str,
     new: &Value,
     old: &Value,
+    warnings: &mut Vec<String>,
 ) -> Result<(), Box<Status>> {
     node_restriction::admit(context, resource, subresource, Operation::Update, new, old)?;
     let strategy = kinds::strategy(resource);
@@ -51,9 +52,8 @@ pub fn admit_update(
         let mut causes = Causes::default();
         match subresource {
             "status" | "approval" => strategy.validate_status(value, old, &mut causes),
-            "resize" => strategy.validate_resize(value, old, &mut causes),
             _ if is_main => strategy.validate(context, value, &mut causes),
-            _ => {}
+            _ => strategy.validate_subresource(subresource, value, old, &mut causes),
         }
         causes
     };
@@ -74,5 +74,7 @@ pub fn admit_update(
         limit_range::check(context, resource, new)?;
     }
     strategy.authorize_update(context, subresource, new, old)?;
-    strategy.authorize(context, new)
+    strategy.authorize(context, new)?;
+    warnings.extend(strategy.update_warnings(context, new, old));
+    Ok(())
 }

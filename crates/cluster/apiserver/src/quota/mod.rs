@@ -139,13 +139,12 @@ impl Quota {
         }
         let mut value = Value::clone(&self.value);
         value["status"] = status;
-        let change = Change::Update { expected: self.object.revision };
+        let change = Change::Release { expected: self.object.revision };
         store.write(Write { resource: &RESOURCE_QUOTAS, change, object: value.into() }).await.map(drop)
     }
 }
 
 impl Quotas {
-    /// The quotas of a store.
     pub fn new(store: &Store) -> Quotas {
         Quotas { store: store.clone(), locks: Mutex::default() }
     }

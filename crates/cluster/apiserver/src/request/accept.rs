@@ -4,14 +4,10 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::status::Status;
 
-/// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The objects themselves.
     Plain,
-    /// Only their metadata.
     PartialMetadata,
-    /// A table for people.
     Table,
 }
 

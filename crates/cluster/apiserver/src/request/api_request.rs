@@ -15,15 +15,10 @@ pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
 /// An authorized request with its body.
 pub struct ApiRequest {
-    /// The user.
     pub user: Arc<User>,
-    /// The target of the path.
     pub info: RequestInfo,
-    /// Query parameters.
     pub query: Query,
-    /// Headers.
     pub headers: HeaderMap,
-    /// The body.
     pub body: Bytes,
     /// The definitions of custom resources that were valid when it came, if it is for one.
     pub _definitions: Option<Arc<[Defined]>>,

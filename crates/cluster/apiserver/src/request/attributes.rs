@@ -5,17 +5,12 @@ use super::user::User;
 /// The action that a user requests, as `SubjectAccessReview` describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes<'a> {
-    /// The verb.
     pub verb: &'a str,
-    /// API group.
     pub group: &'a str,
     /// The resource's plural; empty for a path.
     pub resource: &'a str,
-    /// The subresource.
     pub subresource: &'a str,
-    /// Namespace.
     pub namespace: &'a str,
-    /// Name of the object.
     pub name: &'a str,
     /// A path that is not a resource's.
     pub path: &'a str,

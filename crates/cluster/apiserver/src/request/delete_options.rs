@@ -4,18 +4,14 @@ use serde_json::Value;
 
 use super::status::Status;
 
-/// The fields of `DeleteOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Grace period in seconds.
     pub grace_period_seconds: Option<i64>,
-    /// Propagation policy for dependents.
     pub propagation_policy: Option<String>,
     /// Precondition: uid.
     pub uid: Option<String>,
     /// Precondition: resource version.
     pub resource_version: Option<String>,
-    /// Whether the deletion is a dry run.
     pub dry_run: bool,
     /// Whether this is an eviction: admission has already decided, and the pod's conditions show it.
     pub evicts: bool,

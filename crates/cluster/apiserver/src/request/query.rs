@@ -29,12 +29,10 @@ impl Query {
         self.0.iter().find(|(k, _)| k == key).map_or("", |(_, value)| value)
     }
 
-    /// All values of a parameter.
     pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> + 'a {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a parameter is present.
     pub fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(k, _)| k == key)
     }

@@ -7,29 +7,19 @@ use http::Method;
 use super::query::{Query, decode};
 use super::status::Status;
 
-/// A verb on objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Read one.
     Get,
-    /// Read many.
     List,
-    /// Follow changes.
     Watch,
-    /// Make one.
     Create,
-    /// Replace one.
     Update,
-    /// Change parts of one.
     Patch,
-    /// Delete one.
     Delete,
-    /// Delete many.
     DeleteCollection,
 }
 
 impl Verb {
-    /// Whether it changes objects.
     pub fn is_mutating(self) -> bool {
         !matches!(self, Verb::Get | Verb::List | Verb::Watch)
     }
@@ -49,14 +39,10 @@ impl Verb {
     }
 }
 
-/// A request for objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// The verb.
     pub verb: Verb,
-    /// The resource.
     pub resource: &'static Resource,
-    /// The subresource.
     pub subresource: Option<&'static Subresource>,
     /// The namespace; empty for cluster-scoped resources and for all namespaces.
     pub namespace: String,
@@ -82,7 +68,6 @@ impl RequestInfo {
 /// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Objects.
     Resource(RequestInfo),
     /// A subresource that needs real containers, of the object of a request.
     Simulated(RequestInfo, String),
@@ -95,11 +80,9 @@ pub enum Route {
 /// What was asked of a resource that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownResource {
-    /// The verb.
     pub verb: Verb,
     /// The API group; empty for the core group.
     pub group: String,
-    /// The plural.
     pub plural: String,
     /// The subresource; empty for the resource itself.
     pub subresource: String,

@@ -10,7 +10,6 @@ use berth_schema::resource::Resource;
 pub struct Cause {
     /// Machine-readable, such as `FieldValueInvalid`.
     pub reason: String,
-    /// Human-readable message.
     pub message: String,
     /// Path of the field; may be empty.
     pub field: String,
@@ -19,15 +18,11 @@ pub struct Cause {
 /// The object of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
-    /// Name of the object.
     pub name: String,
-    /// API group.
     pub group: String,
     /// The resource's plural, or the kind for invalid objects.
     pub kind: String,
-    /// Uid of the object.
     pub uid: String,
-    /// The reasons in detail.
     pub causes: Vec<Cause>,
     /// Seconds until the client should retry; 0 omits the field.
     pub retry_after_seconds: u32,
@@ -36,13 +31,10 @@ pub struct Details {
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// HTTP status.
     pub code: StatusCode,
     /// Machine-readable reason, such as `NotFound`.
     pub reason: &'static str,
-    /// Human-readable message.
     pub message: String,
-    /// The object of the failure.
     pub details: Details,
     /// `metadata.continue`, with which a list may go on.
     pub list_continue: String,
@@ -62,13 +54,11 @@ impl Status {
         self
     }
 
-    /// The object does not exist.
     pub fn not_found(resource: &Resource, name: &str) -> Box<Status> {
         let message = format!("{} \"{name}\" not found", resource.group_resource());
         Status::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
     }
 
-    /// The path does not exist.
     pub fn no_such_path() -> Box<Status> {
         Status::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
     }
@@ -79,7 +69,6 @@ impl Status {
         Status::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
     }
 
-    /// The object already exists.
     pub fn already_exists(resource: &Resource, name: &str) -> Box<Status> {
         let message = format!("{} \"{name}\" already exists", resource.group_resource());
         Status::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
@@ -133,7 +122,6 @@ impl Status {
         status
     }
 
-    /// The request cannot be understood.
     pub fn bad_request(message: impl Into<String>) -> Box<Status> {
         Status::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
@@ -152,7 +140,6 @@ impl Status {
         Status::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// An internal error.
     pub fn internal(message: impl std::fmt::Display) -> Box<Status> {
         let text = message.to_string();
         let message = format!("Internal error occurred: {text}");
@@ -168,7 +155,6 @@ impl Status {
         status
     }
 
-    /// The `Status` object.
     pub fn to_value(&self) -> Value {
         let mut object = json!({
             "kind": "Status",

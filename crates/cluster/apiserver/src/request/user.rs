@@ -23,21 +23,17 @@ pub fn service_account(user: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// An authenticated user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// Name.
     pub name: String,
     /// Uid; may be empty.
     pub uid: String,
-    /// Groups.
     pub groups: Vec<String>,
     /// Further facts about the user.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// The administrator.
     pub fn admin() -> User {
         User {
             name: "kubernetes-admin".to_owned(),
@@ -52,7 +48,6 @@ impl User {
         User { name: format!("system:{name}"), ..User::admin() }
     }
 
-    /// A node's identity.
     pub fn node(name: &str) -> User {
         User {
             name: format!("{NODE_USER_PREFIX}{name}"),
@@ -81,7 +76,6 @@ impl User {
         self
     }
 
-    /// Whether the user is in a group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|g| g == group)
     }
@@ -91,7 +85,6 @@ impl User {
         if self.is_in(NODES) { self.name.strip_prefix(NODE_USER_PREFIX) } else { None }
     }
 
-    /// The user as `UserInfo`.
     pub fn info(&self) -> Value {
         let mut info = json!({"username": self.name, "groups": self.groups});
         if !self.uid.is_empty() {

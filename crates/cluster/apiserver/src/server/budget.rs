@@ -36,7 +36,6 @@ impl Budget {
         Share { budget: self.clone(), user: user.clone(), amount: 0 }
     }
 
-    /// How much is in use.
     #[cfg(test)]
     pub fn used(&self) -> usize {
         self.lock().all
@@ -74,7 +73,6 @@ impl Share {
         true
     }
 
-    /// Gives a part back.
     pub fn shrink(&mut self, by: usize) {
         let by = by.min(self.amount);
         self.amount -= by;

@@ -23,25 +23,17 @@ const KUBECONFIG_NAME: &str = "berth";
 pub enum CredentialsError {
     /// A file cannot be read or written.
     #[error("{path}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// A certificate cannot be made, or the stored CA cannot be read.
     #[error("certificates in {0}: {1}; remove ca.crt and ca.key there to generate new ones")]
     Certificate(PathBuf, rcgen::Error),
-    /// TLS refuses the certificate.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
     /// Berth did not write the kubeconfig at this path.
     #[error("{0} exists and was not written by berth; name another file with --kubeconfig-out")]
     ForeignKubeconfig(PathBuf),
-    /// The stored secret is damaged.
     #[error("{} is damaged: restore it from a backup, or remove it to generate a new one; all tokens change then", .0.display())]
     Secret(PathBuf),
-    /// The system has no randomness.
     #[error("the operating system provides no random numbers")]
     Randomness,
 }

@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::{Change, Filter, Object, Store, Write};
 
-/// Interval of the expiry check.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of events; the oldest are deleted first.
 const MAX_EVENTS: usize = 50_000;

@@ -115,7 +115,6 @@ struct State {
     turns: VecDeque<Arc<User>>,
 }
 
-/// The requests of one user.
 #[derive(Default)]
 struct Flow {
     seats: usize,

@@ -46,7 +46,6 @@ impl InProcessServer {
         .boxed()
     }
 
-    /// Answers a request.
     pub async fn respond(
         &self,
         request: Request<impl RequestBody>,
@@ -54,12 +53,10 @@ impl InProcessServer {
         serve(self.0.clone(), request).await.map(|body| body.boxed_unsync())
     }
 
-    /// The token of the administrator.
     pub fn admin_token(&self) -> &str {
         self.0.api.authenticator.tokens().admin()
     }
 
-    /// The token of a node.
     pub fn node_token(&self, name: &str) -> String {
         self.0.api.authenticator.tokens().node(name)
     }

@@ -23,7 +23,6 @@ pub static RESPONSES: Part = Part::new("responses");
 /// Verb, group, resource and subresource.
 type RequestLabels = Labels<4>;
 
-/// The server's metrics.
 pub struct Metrics {
     registry: Registry,
     requests: Family<(RequestLabels, (Labels<1>, Labels<1, u16>)), Counter>,
@@ -105,7 +104,6 @@ impl Drop for InFlight {
 }
 
 impl Metrics {
-    /// Counts an answered request.
     pub fn answered(&self, info: Option<&RequestInfo>, code: u16, took: Duration) {
         let labels = request_labels(info);
         let version = [("version", info.map_or("", |info| info.resource.version))];
@@ -126,7 +124,6 @@ impl Metrics {
         counted(&self.long_running, &request_labels(Some(info)))
     }
 
-    /// All metrics as text.
     pub fn text(&self, store: &Store, seats: impl Iterator<Item = (&'static str, usize)>) -> String {
         for (priority_level, n) in seats {
             self.seats

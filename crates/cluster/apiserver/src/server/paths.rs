@@ -12,7 +12,6 @@ use crate::discovery::{self, Document};
 use crate::handlers::Reply;
 use crate::request::{Query, Status};
 
-/// The version in `/version`.
 const GIT_VERSION: &str = concat!("v1.36.0+berth.", env!("CARGO_PKG_VERSION"));
 
 /// The binary form of OpenAPI v2. kubectl asks for it when v3 does not have a kind, and compares objects with it.

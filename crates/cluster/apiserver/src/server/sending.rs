@@ -24,7 +24,6 @@ const WATCH_TIMES: u32 = 5;
 /// What a request holds until its response has been sent.
 #[derive(Default)]
 pub struct Held {
-    /// Its seat.
     pub seat: Option<Arc<Seat>>,
     /// Its part of the watches and of the memory of their selectors, and its place in their metric.
     pub watch: Option<(Share, Share, InFlight)>,

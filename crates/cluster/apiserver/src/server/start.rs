@@ -30,19 +30,12 @@ use crate::temporary::TemporaryDir;
 pub enum StartError {
     /// The directory for keys and data cannot be made.
     #[error("directory {path}: {source}")]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Directory { path: PathBuf, source: io::Error },
     /// The stored objects cannot be used.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Keys, certificates or the kubeconfig.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// The address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The operating system gives no threads.
@@ -53,7 +46,6 @@ pub enum StartError {
     Bootstrap(#[from] WriteError),
 }
 
-/// A running API server.
 pub struct ApiServer {
     state: Arc<State>,
     url: String,
@@ -122,7 +114,6 @@ impl ApiServer {
         &self.url
     }
 
-    /// The admin's kubeconfig.
     pub fn kubeconfig_path(&self) -> &Path {
         &self.kubeconfig
     }
@@ -142,7 +133,6 @@ impl ApiServer {
         self.config(self.node_token(name))
     }
 
-    /// A node's token.
     pub fn node_token(&self, name: &str) -> String {
         self.state.api.authenticator.tokens().node(name)
     }

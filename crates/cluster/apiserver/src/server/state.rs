@@ -18,23 +18,17 @@ use crate::options::{Limits, ServerOptions};
 use crate::quota::Quotas;
 use crate::store::Store;
 
-/// The parts of a server.
 pub struct State {
-    /// What handlers work with.
     pub api: Arc<Api>,
     /// What CustomResourceDefinitions define.
     pub custom: CustomResources,
-    /// Metrics.
     pub metrics: Metrics,
-    /// Seats, watches and memory.
     pub throttle: Throttle,
-    /// Responses on their way.
     pub sending: Sending,
     /// Threads for heavy requests; without them, all requests run where they arrive.
     pub offload: Option<Offload>,
     /// The server's address for clients.
     pub url: String,
-    /// Request limits.
     pub limits: Limits,
 }
 

@@ -20,7 +20,6 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// What a server's limits allow.
     pub fn new(limits: &Limits) -> Throttle {
         Throttle {
             fairness: Fairness::new(limits.in_flight),
@@ -79,7 +78,6 @@ impl Throttle {
         self.request_bytes.share(user)
     }
 
-    /// The memory of a response to a user.
     pub fn response_memory(&self, user: &Arc<User>) -> Share {
         self.response_bytes.share(user)
     }

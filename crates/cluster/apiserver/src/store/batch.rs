@@ -26,7 +26,6 @@ struct Undecoded {
     at: u64,
     kind: Kind,
     revision: u64,
-    /// Where its text ends.
     end: usize,
 }
 

@@ -10,9 +10,7 @@ use super::json::Json;
 /// A value that at most one object may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// A cluster IP.
     ClusterIp(IpAddr),
-    /// A node port.
     NodePort(u16),
 }
 

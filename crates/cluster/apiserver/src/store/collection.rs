@@ -38,7 +38,6 @@ impl Default for HistoryBounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too old resource version: {requested} ({oldest})")]
 pub struct TooOld {
-    /// The requested version.
     pub requested: u64,
     /// The oldest one from which all later changes are known.
     pub oldest: u64,
@@ -92,12 +91,10 @@ impl Collection {
         }
     }
 
-    /// How many objects there are.
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// An object.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Object>> {
         self.objects.get(namespace, name)
     }
@@ -110,7 +107,6 @@ impl Collection {
         }
     }
 
-    /// All objects.
     pub fn objects(&self) -> &Objects {
         &self.objects
     }

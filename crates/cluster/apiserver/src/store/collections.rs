@@ -11,7 +11,7 @@ use super::object::{Draft, EventType, Object};
 use super::shared_text::SharedParts;
 use super::write::{Change, EncodedWrite, Write, WriteError, check, conflicting_claim};
 
-/// What objects may take beyond the limit that are being deleted: finalizers end by updates. The server's own first objects may, too.
+/// What [`Change::Reserved`] may take beyond the limit: finalizers end by updates. The server's own first objects may, too.
 const RESERVE: u64 = 16 << 20;
 
 /// All collections, and the version up to which they are complete.
@@ -20,7 +20,6 @@ pub struct Collections {
     collections: Vec<RwLock<Collection>>,
     /// Those of custom resources, made on first use.
     custom: Vec<OnceLock<Box<RwLock<Collection>>>>,
-    /// For a new collection.
     empty: Empty,
     revision: AtomicU64,
     parts: SharedParts,
@@ -80,7 +79,6 @@ impl Collections {
         }
     }
 
-    /// Reads a collection.
     pub fn read(&self, resource: &Resource) -> RwLockReadGuard<'_, Collection> {
         self.of(resource).read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,12 +88,10 @@ impl Collections {
         self.of(resource).write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An object.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.read(resource).get(namespace, name).cloned()
     }
 
-    /// All resources that have a collection.
     fn resources(&self) -> impl Iterator<Item = &'static Resource> {
         let custom = (0..MAX_CUSTOM).filter(|slot| self.custom[*slot].get().is_some());
         RESOURCES.iter().copied().chain(custom.filter_map(custom_collection_at))
@@ -138,6 +134,15 @@ impl Collections {
         EncodedWrite { resource, change, draft: Draft::new(resource, &object, Some(&self.parts)), compiled }
     }
 
+    fn used(&self) -> u64 {
+        self.empty.totals.objects.load(Ordering::Relaxed) as u64
+    }
+
+    /// Whether there may not be space for one more object.
+    pub fn is_nearly_full(&self) -> bool {
+        self.used().saturating_add(RESERVE) > self.max_bytes
+    }
+
     /// By how much a write at a version makes the objects larger, after writes that add `ahead` bytes.
     ///
     /// # Errors
@@ -152,15 +157,18 @@ impl Collections {
         let less = previous.map_or(0, |previous| previous.text().len());
         let more = if change.event_type() == EventType::Deleted { 0 } else { draft.len_at(revision) };
         let growth = more as i64 - less as i64;
-        let used = self.empty.totals.objects.load(Ordering::Relaxed) as i64 + ahead;
-        let reserve = if draft.is_ending || change == Change::Import { RESERVE } else { 0 };
+        let reserve = match change {
+            Change::Release { .. } | Change::Delete { .. } => return Ok(growth),
+            Change::Reserved { .. } | Change::Import => RESERVE,
+            Change::Create | Change::Update { .. } => 0,
+        };
+        let used = self.used() as i64 + ahead;
         if growth > 0 && (used + growth).unsigned_abs() > self.max_bytes.saturating_add(reserve) {
             return Err(WriteError::NoSpace { max_bytes: self.max_bytes });
         }
         Ok(growth)
     }
 
-    /// Makes a write in memory.
     pub fn write(&self, write: EncodedWrite) -> Result<Arc<Object>, WriteError> {
         let EncodedWrite { resource, change, draft, compiled } = write;
         let mut collection = self.lock(resource);

@@ -17,7 +17,6 @@ use super::record::Records;
 /// What a compaction reads.
 #[derive(Debug)]
 pub struct Source {
-    /// The file.
     pub path: PathBuf,
     /// The version before the first change in it.
     pub floor: u64,
@@ -35,7 +34,6 @@ pub struct Source {
 
 /// A new file, and what it covers of the previous one.
 pub struct Compacted {
-    /// The file.
     pub new: NewFile,
     /// The version before the first change in it.
     pub floor: u64,
@@ -43,7 +41,6 @@ pub struct Compacted {
     pub copied: u64,
 }
 
-/// A running compaction.
 pub struct Compaction {
     thread: JoinHandle<io::Result<Compacted>>,
     path: PathBuf,

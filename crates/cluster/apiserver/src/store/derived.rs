@@ -24,7 +24,6 @@ impl<T: ?Sized> Derived<T> {
         Derived { store: store.clone(), compute, versions, computed: Mutex::default() }
     }
 
-    /// The current value.
     pub fn get(&self) -> Arc<T> {
         let mut computed = self.computed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, value)) = &*computed

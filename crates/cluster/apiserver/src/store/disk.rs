@@ -26,10 +26,8 @@ const PREVIOUS_FILE: &str = "store.redb";
 /// A file that the API server writes after it has created the store.
 const SECRET: &str = "secret";
 
-/// How objects are stored.
 #[derive(Clone)]
 pub struct StorageOptions {
-    /// Writes the files.
     pub io: Arc<dyn DiskIo>,
     /// Bytes of recent changes that survive compaction, so that watches can resume after a restart. The file has up to
     /// twice this size and twice the size of the objects, and up to four times during a compaction.
@@ -75,7 +73,6 @@ impl fmt::Debug for StorageOptions {
 
 /// The store's directory, locked.
 pub struct Directory {
-    /// The file with the objects.
     pub path: PathBuf,
     _lock: File,
 }
@@ -115,7 +112,6 @@ impl Directory {
         Ok((Directory { path, _lock: lock }, file))
     }
 
-    /// An error of its file.
     pub fn error(&self, source: io::Error) -> DiskError {
         DiskError::Io { path: self.path.clone(), source }
     }
@@ -125,7 +121,6 @@ impl Directory {
     }
 }
 
-/// The file with the objects.
 pub struct Disk {
     directory: Directory,
     options: StorageOptions,
@@ -144,10 +139,8 @@ pub struct Disk {
     compact_at: u64,
 }
 
-/// A failed commit.
 #[derive(Debug)]
 pub struct CommitError {
-    /// The cause.
     pub source: io::Error,
     /// Whether the contents of the file are unknown. Otherwise, the file is as it was.
     pub broken: bool,

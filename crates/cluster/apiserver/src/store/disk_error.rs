@@ -15,7 +15,6 @@ pub enum DiskError {
     #[error("{} has format {found}, but this version of berth reads format {}; use the version that wrote it",
         path.display(), super::record::FORMAT_VERSION)]
     Format {
-        /// The file.
         path: PathBuf,
         /// Its format.
         found: u32,
@@ -29,31 +28,16 @@ pub enum DiskError {
     #[error("{} does not exist, but {} does: restore the file from a backup, or remove the directory to start an empty \
         cluster", path.display(), secret.display())]
     Missing {
-        /// The file that is missing.
         path: PathBuf,
         /// The file that shows that there was one.
         secret: PathBuf,
     },
-    /// There is nothing to recover.
     #[error("{} does not exist: there is nothing to recover", .0.display())]
     NothingToRecover(PathBuf),
-    /// The file is damaged.
     #[error("{} is damaged at byte {offset}: {what}; restore it from a backup, or save what can be read with \
         `berth apiserver --recover --data-dir {}`", path.display(), quoted(&path.parent().unwrap_or(path).display().to_string()))]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Where it is damaged.
-        offset: u64,
-        /// The problem.
-        what: String,
-    },
+    Damaged { path: PathBuf, offset: u64, what: String },
     /// A file cannot be opened, read or written.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }

@@ -43,7 +43,6 @@ pub trait DiskIo: Debug + Send + Sync {
     }
 }
 
-/// The file system.
 #[derive(Debug)]
 pub struct FileSystem;
 

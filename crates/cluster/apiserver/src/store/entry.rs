@@ -17,9 +17,7 @@ use super::shared_text::SharedParts;
 /// A checked change that is to be stored.
 #[derive(Debug)]
 pub struct Decided {
-    /// The resource.
     pub resource: &'static Resource,
-    /// What happened.
     pub event_type: EventType,
     /// The object after it.
     pub object: Arc<Object>,
@@ -131,7 +129,6 @@ impl Entry {
         Ok(Entry { resource, object: Arc::new(object), change })
     }
 
-    /// Repeats it.
     pub fn replay(self, collections: &Collections) {
         let mut collection = collections.lock(self.resource);
         match self.change {

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use super::object::{EventType, Object};
 use super::selector::Filter;
 
-/// A change of an object.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// What happened.
     pub event_type: EventType,
     /// The object after the change; for a deletion, its last state with the deletion's version.
     pub object: Arc<Object>,

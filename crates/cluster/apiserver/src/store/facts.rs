@@ -69,7 +69,6 @@ impl Facts {
         self.part(0).unwrap_or_default()
     }
 
-    /// Name.
     pub fn name(&self) -> &str {
         self.part(1).unwrap_or_default()
     }
@@ -84,7 +83,6 @@ impl Facts {
         (part(2 + 2 * i), part(3 + 2 * i))
     }
 
-    /// A label's value.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels().find(|(known, _)| *known == key).map(|(_, value)| value)
     }

@@ -61,9 +61,13 @@ impl Store {
         }
     }
 
-    /// Whether the store accepts writes.
     pub fn is_healthy(&self) -> bool {
         self.writer.as_ref().is_none_or(|writer| writer.is_healthy())
+    }
+
+    /// Whether there may not be space for one more object.
+    pub fn is_nearly_full(&self) -> bool {
+        self.collections.is_nearly_full()
     }
 
     /// The version of the last write.
@@ -71,7 +75,6 @@ impl Store {
         self.collections.revision()
     }
 
-    /// An object.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.collections.get(resource, namespace, name)
     }

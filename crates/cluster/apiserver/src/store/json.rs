@@ -13,7 +13,6 @@ pub type Field<'t> = (Cow<'t, str>, Json<'t>);
 pub enum Json<'t> {
     /// Parsed.
     Value(Cow<'t, Value>),
-    /// The fields of an object.
     Fields(Vec<Field<'t>>),
     /// Not parsed.
     Text(&'t [u8]),
@@ -58,7 +57,6 @@ impl<'t> Json<'t> {
         }
     }
 
-    /// The value, parsed.
     pub fn value(&self) -> Cow<'_, Value> {
         match self {
             Json::Value(value) => Cow::Borrowed(value),
@@ -136,7 +134,6 @@ impl<'t> Json<'t> {
         }
     }
 
-    /// Appends the JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             // JSON serializes into memory without failing: its keys are strings.

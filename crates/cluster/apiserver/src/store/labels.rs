@@ -61,7 +61,6 @@ impl From<&Selector> for Labels {
 }
 
 impl Labels {
-    /// How many requirements it has.
     pub fn len(&self) -> usize {
         self.requirements.len()
     }

@@ -13,12 +13,10 @@ use super::facts::Facts;
 use super::json::{Field, Json, write_name};
 use super::shared_text::{SharedParts, Text, TextWriter};
 
-/// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
     /// The object is new, or entered the watcher's selection.
     Added,
-    /// The object changed.
     Modified,
     /// The object was deleted, or left the watcher's selection.
     Deleted,
@@ -45,7 +43,6 @@ pub fn write_frame<B: BufMut>(out: &mut B, event_type: EventType, write: impl Fn
 
 /// A form of an object that requests read often, made of its JSON once for each version.
 pub trait Compiled: Send + Sync + 'static {
-    /// Reads an object.
     fn compile(value: Cow<'_, Value>) -> Self;
 }
 
@@ -66,7 +63,6 @@ pub struct Object {
     pub revision: u64,
     /// The fields that selectors read.
     pub facts: Facts,
-    /// Its JSON.
     text: Text,
     /// Where in the text the metadata is.
     metadata: Range<u32>,
@@ -83,8 +79,6 @@ pub struct Draft {
     metadata: Range<u32>,
     /// Where in the text's own part the version is to be written; `None` without metadata.
     version: Option<u32>,
-    /// Whether it is being deleted.
-    pub is_ending: bool,
 }
 
 impl Draft {
@@ -92,9 +86,7 @@ impl Draft {
     pub fn new(resource: &Resource, object: &Json<'_>, parts: Option<&SharedParts>) -> Draft {
         let mut text = TextWriter::new(parts);
         let (metadata, version) = write_object(&mut text, resource, object);
-        let ends = object.pointer("/metadata/deletionTimestamp");
-        let is_ending = ends.is_some_and(|at| !at.is_null());
-        Draft { facts: Facts::of(resource, object), text: text.finish(), metadata, version, is_ending }
+        Draft { facts: Facts::of(resource, object), text: text.finish(), metadata, version }
     }
 
     fn version_field(&self, revision: u64) -> Option<(u32, String)> {

@@ -21,7 +21,6 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
@@ -43,7 +42,6 @@ impl Objects {
         self.slots.get(slot as usize)?.as_ref()
     }
 
-    /// An object.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Object>> {
         self.at(self.slot(namespace, name)?)
     }
@@ -68,7 +66,6 @@ impl Objects {
         None
     }
 
-    /// Removes an object.
     pub fn take(&mut self, namespace: &str, name: &str) -> Option<Arc<Object>> {
         let slot = self.slot(namespace, name)?;
         self.by_name.remove(&(namespace, name), slot);

@@ -20,7 +20,6 @@ pub type Position = (Box<str>, Box<str>);
 pub struct Page {
     /// The version of the list.
     pub revision: u64,
-    /// The objects.
     pub objects: Vec<Arc<Object>>,
     /// The last object of the page, if others follow.
     pub next: Option<Position>,

@@ -37,11 +37,8 @@ pub enum Kind {
     Start,
     /// An object at the version of the first record.
     Object,
-    /// An object was created.
     Added,
-    /// An object was changed.
     Modified,
-    /// An object was deleted.
     Deleted,
 }
 
@@ -56,11 +53,8 @@ const KINDS: [(Kind, u8); 5] = [
 /// A record with a valid checksum.
 #[derive(Debug)]
 pub struct Record<'b> {
-    /// What it is about.
     pub kind: Kind,
-    /// Its version.
     pub revision: u64,
-    /// Its text.
     pub text: &'b [u8],
     /// All of its bytes.
     pub bytes: &'b [u8],
@@ -94,11 +88,9 @@ pub fn write_record(out: &mut Vec<u8>, kind: Kind, revision: u64, text: &[&[u8]]
 pub enum Defect {
     /// The system cannot read it.
     Io(io::Error),
-    /// There is no record.
     NoRecord,
     /// The file ends inside it.
     CutOff,
-    /// Its checksum is wrong.
     Checksum,
     /// It is not the record that follows the previous one.
     Order(String),
@@ -256,7 +248,6 @@ pub fn encode_head(mark: Mark) -> Vec<u8> {
 /// What is wrong with the first bytes of a file.
 #[derive(Debug)]
 pub enum HeadDefect {
-    /// Another format.
     Format(u32),
     /// A defect at an offset.
     At(u64, String),

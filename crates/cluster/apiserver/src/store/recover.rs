@@ -38,7 +38,6 @@ pub enum Lost {
         from: u64,
         /// The one after the last.
         to: u64,
-        /// Why.
         why: String,
     },
     /// This many objects as they were before the changes in the file.

@@ -9,7 +9,6 @@ use super::labels::Labels;
 /// Why the selectors of a request cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// A selector is malformed.
     #[error(transparent)]
     Selector(#[from] SelectorError),
     /// The resource has no such selectable field.
@@ -17,7 +16,6 @@ pub enum FilterError {
     UnknownField(String),
 }
 
-/// Where a field selector reads its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldPlace {
     Name,
@@ -36,7 +34,6 @@ struct ResolvedRequirement {
 /// The filter of a list or a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only this namespace.
     pub namespace: Option<String>,
     labels: Labels,
     fields: Vec<ResolvedRequirement>,
@@ -96,7 +93,6 @@ impl Filter {
         self.fields.iter().find(|f| f.equal && f.place == place).map(|f| f.value.as_str())
     }
 
-    /// Whether an object is selected.
     pub fn matches(&self, facts: &Facts) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| facts.namespace() == namespace)
             && self.fields.iter().all(|f| {

@@ -21,7 +21,6 @@ struct Known {
 }
 
 impl SharedParts {
-    /// The part with these bytes.
     fn get(&self, bytes: &[u8]) -> Arc<[u8]> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(part) = known.parts.get(bytes) {
@@ -52,7 +51,6 @@ pub struct Text {
 }
 
 impl Text {
-    /// How many bytes it has.
     pub fn len(&self) -> usize {
         self.len as usize
     }
@@ -66,7 +64,6 @@ impl Text {
         own.zip(shared).flat_map(|(own, shared)| [own, shared]).filter(|part| !part.is_empty())
     }
 
-    /// Appends it.
     pub fn write(&self, out: &mut impl BufMut) {
         self.parts().for_each(|part| out.put_slice(part));
     }
@@ -141,7 +138,6 @@ impl<'p> TextWriter<'p> {
         }
     }
 
-    /// The text.
     pub fn finish(self) -> Text {
         let own_len = self.own_len();
         let TextWriter { parts, written, shared } = self;

@@ -12,13 +12,24 @@ use crate::request::Status;
 /// The operation of a write and its precondition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The object must not exist.
     Create,
     /// The object must not exist. Its addresses and ports are not checked: it comes from another cluster, or the server
     /// needs it.
     Import,
     /// The object must still be at this version.
     Update {
+        /// The expected version.
+        expected: u64,
+    },
+    /// As [`Change::Update`]: of an object that is being deleted, or one that adds nothing but what the server keeps in metadata.
+    /// It may use the reserve of a full store.
+    Reserved {
+        /// The expected version.
+        expected: u64,
+    },
+    /// As [`Change::Update`]: what the server itself writes for a deletion or an eviction, and the usage of a quota. It is
+    /// small, and no full store refuses it.
+    Release {
         /// The expected version.
         expected: u64,
     },
@@ -30,22 +41,31 @@ pub enum Change {
 }
 
 impl Change {
+    /// The version that the object must have; `None` if it must not exist.
+    pub fn expected(self) -> Option<u64> {
+        match self {
+            Change::Create | Change::Import => None,
+            Change::Update { expected }
+            | Change::Reserved { expected }
+            | Change::Release { expected }
+            | Change::Delete { expected } => Some(expected),
+        }
+    }
+
     /// What the write does to its object.
     pub fn event_type(self) -> EventType {
         match self {
             Change::Create | Change::Import => EventType::Added,
-            Change::Update { .. } => EventType::Modified,
+            Change::Update { .. } | Change::Reserved { .. } | Change::Release { .. } => EventType::Modified,
             Change::Delete { .. } => EventType::Deleted,
         }
     }
 }
 
-/// One write.
 #[derive(Debug)]
 pub struct Write<'t> {
     /// A resource with its own collection.
     pub resource: &'static Resource,
-    /// The operation.
     pub change: Change,
     /// The whole object; namespace and name are read from its metadata.
     pub object: Json<'t>,
@@ -54,23 +74,17 @@ pub struct Write<'t> {
 /// A write whose object is encoded.
 #[derive(Debug)]
 pub struct EncodedWrite {
-    /// The resource.
     pub resource: &'static Resource,
-    /// The operation.
     pub change: Change,
-    /// The object.
     pub draft: Draft,
     /// Its compiled form, if requests read one.
     pub compiled: Option<AnyCompiled>,
 }
 
-/// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The object already exists.
     #[error("the object already exists")]
     AlreadyExists,
-    /// The object does not exist.
     #[error("the object does not exist")]
     NotFound,
     /// The object is no longer at the expected version.
@@ -83,10 +97,7 @@ pub enum WriteError {
     #[error(
         "database space exceeded: the stored objects may take {max_bytes} bytes; delete objects, or raise --quota-backend-bytes"
     )]
-    NoSpace {
-        /// The limit.
-        max_bytes: u64,
-    },
+    NoSpace { max_bytes: u64 },
     /// The storage failed or is closed; the write may or may not be on disk.
     #[error("storage: {0}")]
     Storage(String),
@@ -120,13 +131,10 @@ pub fn key(value: &Value) -> (&str, &str) {
 /// # Errors
 /// It does not hold.
 pub fn check(current: Option<u64>, change: Change) -> Result<(), WriteError> {
-    match (change, current) {
-        (Change::Create | Change::Import, None) => Ok(()),
-        (Change::Create | Change::Import, Some(_)) => Err(WriteError::AlreadyExists),
-        (Change::Update { .. } | Change::Delete { .. }, None) => Err(WriteError::NotFound),
-        (Change::Update { expected } | Change::Delete { expected }, Some(current)) if expected == current => {
-            Ok(())
-        }
+    match (change.expected(), current) {
+        (None, Some(_)) => Err(WriteError::AlreadyExists),
+        (Some(_), None) => Err(WriteError::NotFound),
+        (expected, current) if expected == current => Ok(()),
         _ => Err(WriteError::Modified),
     }
 }
@@ -138,7 +146,7 @@ pub fn conflicting_claim(
     previous: Option<&Object>,
     is_taken: impl Fn(&Claim) -> bool,
 ) -> Option<Claim> {
-    if !matches!(change, Change::Create | Change::Update { .. }) {
+    if matches!(change, Change::Import | Change::Release { .. } | Change::Delete { .. }) {
         return None;
     }
     let has = |claim: &Claim| previous.is_some_and(|previous| previous.facts.claims.contains(claim));

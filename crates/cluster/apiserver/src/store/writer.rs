@@ -17,12 +17,10 @@ use super::write::{EncodedWrite, WriteError, check, conflicting_claim};
 
 /// Capacity of the write queue. When it is full, callers wait.
 const MAX_WAITING: usize = 4096;
-/// Maximum number of writes in a batch.
 const MAX_BATCH: usize = 1024;
 /// A batch with objects of this size in bytes is committed.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Checking, storing and publishing writes.
 pub static STORE: Part = Part::new("store");
 
 type Done = oneshot::Sender<Result<Arc<Object>, WriteError>>;
@@ -32,12 +30,10 @@ struct Job {
     done: Done,
 }
 
-/// Handle of the writer.
 #[derive(Debug)]
 pub struct Writer {
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// Whether the last write succeeded.
     healthy: Arc<AtomicBool>,
 }
 

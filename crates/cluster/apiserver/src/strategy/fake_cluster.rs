@@ -21,7 +21,6 @@ pub struct FakeCluster {
 }
 
 impl FakeCluster {
-    /// With an object.
     pub fn with(mut self, object: Value) -> FakeCluster {
         let text = |field: &str| object[field].as_str().unwrap();
         let resource = of_kind(text("apiVersion"), text("kind")).unwrap();

@@ -98,7 +98,6 @@ impl Causes {
         self.0
     }
 
-    /// Adds other causes.
     pub fn append(&mut self, other: Causes) {
         self.0.extend(other.0);
         self.1 += other.1;
@@ -139,14 +138,12 @@ impl Causes {
         self.0.push(Cause { reason, message: shortened(message), field });
     }
 
-    /// A field is missing.
     pub fn required(&mut self, field: &str, detail: &str) {
         let message =
             if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
         self.push("FieldValueRequired", field, message);
     }
 
-    /// A value is wrong.
     pub fn invalid(&mut self, field: &str, value: &Value, detail: &str) {
         self.push("FieldValueInvalid", field, format!("Invalid value: {value}: {detail}"));
     }
@@ -161,7 +158,6 @@ impl Causes {
         self.push("FieldValueForbidden", field, format!("Forbidden: {detail}"));
     }
 
-    /// A value is duplicated.
     pub fn duplicate(&mut self, field: &str, value: &Value) {
         self.push("FieldValueDuplicate", field, format!("Duplicate value: {value}"));
     }
@@ -185,7 +181,6 @@ impl Causes {
         self.push("FieldValueTooMany", field, message);
     }
 
-    /// A text is too long.
     pub fn too_long(&mut self, field: &str, max_bytes: usize) {
         self.push("FieldValueTooLong", field, format!("Too long: may not be more than {max_bytes} bytes"));
     }
@@ -228,7 +223,6 @@ impl Causes {
         }
     }
 
-    /// A value has these problems.
     pub fn problems(&mut self, field: &str, value: &Value, problems: Vec<String>) {
         problems.iter().for_each(|problem| self.invalid(field, value, problem));
     }

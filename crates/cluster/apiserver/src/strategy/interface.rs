@@ -16,7 +16,6 @@ use crate::store::{Claim, Object};
 
 /// What the rules for an object see of the rest of the cluster.
 pub trait Lookup: Sync {
-    /// An object.
     fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Object>>;
 
     /// The objects of a namespace, or of all, in the order of namespace and name.
@@ -35,16 +34,13 @@ pub trait Lookup: Sync {
     fn rules_of_role(&self, role: &NamespacedName) -> Option<Vec<Arc<Object>>>;
 }
 
-/// The circumstances of a request.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The rest of the cluster.
     pub lookup: &'a dyn Lookup,
-    /// The user.
     pub user: &'a User,
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
-    /// The feature gates.
     pub feature_gates: FeatureGates,
     /// The version of the API in which the user wrote the object.
     pub version: &'a str,
@@ -58,7 +54,6 @@ pub trait Strategy: Sync {
     /// Completes a new object after its defaults: initial status, allocated addresses.
     fn prepare_create(&self, _context: &Context<'_>, _value: &mut Value) {}
 
-    /// Completes a changed object.
     fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, _old: &Value) {
         if matches!(subresource, "" | "scale") {
             self.default(new);
@@ -79,11 +74,16 @@ pub trait Strategy: Sync {
     /// Validates an object whose status the subresource `status` sets.
     fn validate_status(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
-    /// Validates a change by the subresource `resize`.
-    fn validate_resize(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
+    /// Validates a change by another subresource than `status` and `scale`.
+    fn validate_subresource(&self, _subresource: &str, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
     /// Warns of fields that this server stores and ignores.
     fn warnings(&self, _value: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Warns about a valid change.
+    fn update_warnings(&self, _context: &Context<'_>, _new: &Value, _old: &Value) -> Vec<String> {
         Vec::new()
     }
 
@@ -118,7 +118,6 @@ pub trait Strategy: Sync {
         self.authorize(context, value)
     }
 
-    /// Validates a new object.
     fn validate_new(
         &self,
         context: &Context<'_>,

@@ -151,6 +151,27 @@ pub fn count_generation(new: &mut Value, old: &Value) {
     }
 }
 
+/// Whether a change makes an object larger by more than what the server itself keeps in its metadata.
+pub fn grows(new: &Value, old: &Value) -> bool {
+    let len = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.retain(|field, _| {
+                !matches!(field.as_str(), "managedFields" | "resourceVersion" | "generation")
+            });
+        }
+        object.to_string().len()
+    };
+    len(new) > len(old)
+}
+
+/// The object before a change by a subresource, with what its manager owns after it.
+pub fn kept(new: &Value, old: &Value) -> Value {
+    let mut kept = old.clone();
+    take(&mut kept["metadata"], &new["metadata"], "managedFields");
+    kept
+}
+
 /// Copies a field, or its absence.
 pub fn take(to: &mut Value, from: &Value, field: &str) {
     let Some(object) = to.as_object_mut() else { return };
@@ -241,7 +262,6 @@ pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) 
     validate_owners(value, causes);
 }
 
-/// Validates owners and finalizers.
 pub fn validate_owners(value: &Value, causes: &mut Causes) {
     let metadata = &value["metadata"];
     let owners = items(metadata, "ownerReferences");

@@ -7,7 +7,6 @@ use super::fields::{default, default_text, items_mut, object};
 /// Permissions of files from config maps, secrets and the like: 0644.
 const FILE_MODE: i32 = 420;
 
-/// Completes a pod's spec.
 pub fn default_spec(spec: &mut Value) {
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         items_mut(spec, list).iter_mut().for_each(default_container);

@@ -35,7 +35,6 @@ impl Column {
         Column { name, kind, format: "", description, priority: 0, cell, absent: "" }
     }
 
-    /// A column of text.
     pub const fn text(name: &'static str, description: &'static str, cell: fn(&Row<'_>) -> Value) -> Column {
         Column::new(name, "string", description, Cell::Computed(cell))
     }
@@ -50,7 +49,6 @@ impl Column {
         Column::new(name, "string", description, Cell::Together(cells, nth))
     }
 
-    /// A column of whole numbers.
     pub const fn integer(
         name: &'static str,
         description: &'static str,
@@ -105,7 +103,6 @@ impl Column {
         })
     }
 
-    /// The cell of an object.
     pub fn cell(&self, row: &Row<'_>) -> Value {
         match self.cell {
             Cell::Text(pointer) => row.text_or(pointer, self.absent),

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::columns::{AGE, NAME};
 use super::row::Row;
 
-/// The descriptions of the columns.
 pub(super) fn columns(custom: &Custom) -> Value {
     let schema = custom.schema();
     let own = schema.columns.iter().map(|column| {
@@ -21,7 +20,6 @@ pub(super) fn columns(custom: &Custom) -> Value {
     std::iter::once(NAME.definition()).chain(own).chain(age).collect()
 }
 
-/// The cells of an object.
 pub(super) fn cells(custom: &Custom, row: &Row<'_>) -> Vec<Value> {
     let schema = custom.schema();
     let own = schema.columns.iter().map(|column| cell(column, row));

@@ -21,12 +21,9 @@ const API_VERSION: &str = "meta.k8s.io/v1";
 /// The part of the object that a row includes (`includeObject`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
-    /// Nothing.
     None,
-    /// The metadata.
     #[default]
     Metadata,
-    /// The whole object.
     Object,
 }
 
@@ -70,7 +67,6 @@ fn head_with(definitions: &Value, metadata: &Value) -> String {
     )
 }
 
-/// The descriptions of the columns.
 fn definitions(columns: Columns) -> Value {
     match columns {
         Columns::BuiltIn(columns, _) => columns.iter().map(Column::definition).collect(),

@@ -81,7 +81,6 @@ impl<'o> Row<'o> {
         }
     }
 
-    /// The texts of a list.
     pub fn texts(&self, pointer: &str) -> Vec<&'o str> {
         self.list(pointer).iter().filter_map(Value::as_str).collect()
     }

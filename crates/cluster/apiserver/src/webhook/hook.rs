@@ -15,7 +15,6 @@ const NAMESPACE: (&str, &str, &str) = ("", "v1", "Namespace");
 /// A webhook of a configuration.
 #[derive(Clone, Debug)]
 pub struct Hook {
-    /// Name of the webhook.
     pub(super) name: String,
     /// Name of its configuration, and its index there.
     pub(super) id: (String, usize),
@@ -40,7 +39,6 @@ pub struct Hook {
     objects: Selector,
 }
 
-/// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Url(String),

@@ -54,7 +54,6 @@ impl ServedForm {
 /// A request under admission review.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionAttributes<'a> {
-    /// The operation.
     pub operation: Operation,
     /// The resource in the form of the request.
     pub form: ServedForm,
@@ -67,7 +66,6 @@ pub struct AdmissionAttributes<'a> {
     pub namespace: &'a str,
     /// Name of the object; may be empty when it is created.
     pub name: &'a str,
-    /// The user.
     pub user: &'a User,
     /// The object as it is; `None` when it is created.
     pub old_object: Option<&'a Value>,
@@ -85,7 +83,6 @@ pub struct Denied {
     pub code: u16,
     /// Machine-readable reason from the webhook; may be empty.
     pub reason: String,
-    /// Human-readable message.
     pub message: String,
 }
 
@@ -102,9 +99,7 @@ impl Denied {
 /// The result of the mutating webhooks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mutated {
-    /// The object.
     pub object: Value,
-    /// Whether it changed.
     pub changed: bool,
 }
 

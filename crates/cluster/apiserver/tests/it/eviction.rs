@@ -8,7 +8,7 @@ use crate::support::*;
 
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
-async fn running(client: &Client, name: &str, ready: bool) {
+pub async fn running(client: &Client, name: &str, ready: bool) {
     let mut pod = pod(name);
     pod["metadata"]["labels"] = json!({"app": "web"});
     post(client, PODS, &pod).await;
@@ -19,12 +19,12 @@ async fn running(client: &Client, name: &str, ready: bool) {
     assert_eq!(code, StatusCode::OK);
 }
 
-async fn evict(client: &Client, name: &str) -> (StatusCode, Value) {
+pub async fn evict(client: &Client, name: &str) -> (StatusCode, Value) {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
     post(client, &format!("{PODS}/{name}/eviction"), &eviction).await
 }
 
-async fn budget(client: &Client, name: &str, allowed: i32, desired: i32, current: i32) {
+pub async fn budget(client: &Client, name: &str, allowed: i32, desired: i32, current: i32) {
     let budget = json!({"metadata": {"name": name},
         "spec": {"minAvailable": desired, "selector": {"matchLabels": {"app": "web"}}}});
     let (code, created) = post(client, BUDGETS, &budget).await;

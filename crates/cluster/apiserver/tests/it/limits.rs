@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::eviction::{budget, evict, running};
 use crate::support::*;
 
 #[tokio::test]
@@ -28,6 +29,51 @@ async fn a_full_store_says_why_it_refuses() {
     assert_eq!(delete(&admin, class, &json!({"propagationPolicy": "Foreground"})).await.0, StatusCode::OK);
     assert_eq!(merge(&admin, class, &json!({"metadata": {"finalizers": null}})).await.0, StatusCode::OK);
     assert_eq!(get(&admin, class).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_full_store_refused_evictions_renewals_and_the_end_of_finalizers() {
+    let storage = StorageOptions { max_bytes: 300_000, ..StorageOptions::default() };
+    let server = ApiServer::start(ServerOptions { storage, ..ServerOptions::default() }).await.unwrap();
+    let admin = admin(&server);
+    running(&admin, "a", true).await;
+    budget(&admin, "web", 1, 0, 1).await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease = |at: &str| json!({"metadata": {"name": "l"}, "spec": {"renewTime": format!("2026-01-01T00:00:0{at}.000000Z")}});
+    post(&admin, leases, &lease("1")).await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    post(&admin, maps, &json!({"metadata": {"name": "held", "finalizers": ["example.com/a"]}})).await;
+    for (size, name) in [(100_000, "large"), (1000, "small"), (0, "empty")] {
+        for i in 0.. {
+            let map = json!({"metadata": {"name": format!("{name}-{i}")}, "data": {"a": "x".repeat(size)}});
+            if post(&admin, maps, &map).await.0 != StatusCode::CREATED {
+                break;
+            }
+        }
+    }
+    // Each by a manager of its own, which the server notes in the metadata.
+    let by = |manager: &str| format!("?fieldManager={manager}-{}", "m".repeat(100));
+    let held = format!("{maps}/held{}", by("map"));
+    let more = json!({"metadata": {"labels": {"a": "x".repeat(60)}}});
+    let (code, refused) = merge(&admin, &held, &more).await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{refused}");
+    let renewed = put(&admin, &format!("{leases}/l{}", by("lease")), &lease("2")).await;
+    assert_eq!(renewed.0, StatusCode::OK, "{}", renewed.1);
+    let status = json!({"status": {"conditions": [{"type": "Ready", "status": "Same"}]}});
+    let same = merge(&admin, &format!("{PODS}/a/status{}", by("kubelet")), &status).await;
+    assert_eq!(same.0, StatusCode::OK, "{}", same.1);
+    let (code, freed) = merge(&admin, &held, &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(code, StatusCode::OK, "{freed}");
+    let (code, evicted) = evict(&admin, "a").await;
+    assert_eq!(code, StatusCode::CREATED, "{evicted}");
+    assert_eq!(
+        get(&admin, &format!("{PODS}/a")).await.1["status"]["conditions"][1]["type"],
+        "DisruptionTarget"
+    );
+    assert_eq!(
+        post(&admin, maps, &json!({"metadata": {"name": "full"}})).await.0,
+        StatusCode::INTERNAL_SERVER_ERROR
+    );
 }
 
 /// An admission plugin that computes until the test lets it go on: it blocks its thread.

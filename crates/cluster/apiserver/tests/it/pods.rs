@@ -333,6 +333,106 @@ async fn annotations_that_say_where_pods_may_run_were_validated_only_when_a_pod_
 }
 
 #[tokio::test]
+async fn an_update_with_an_annotation_that_the_enforcer_ignores_had_no_warning() {
+    let server = server().await;
+    let admin = admin(&server);
+    for name in ["a", "b"] {
+        post(&admin, PODS, &pod(name)).await;
+    }
+    let (grace, hold) = ("scheduling.berth.dev/eviction-grace", "scheduling.berth.dev/without-target");
+    let mut changed = pod("a");
+    changed["metadata"]["annotations"] = json!({grace: "soon", hold: "5x"});
+    changed["spec"] = get(&admin, &format!("{PODS}/a")).await.1["spec"].clone();
+    let expected = [
+        format!(
+            "299 - {:?}",
+            format!(
+                "metadata.annotations[{grace}]: \"soon\" is not a duration such as 90s, 5m or 1h30m; the default applies"
+            )
+        ),
+        format!(
+            "299 - {:?}",
+            format!(
+                "metadata.annotations[{hold}]: \"5x\" is not evict, hold, or a duration such as 90s, 5m or 1h30m; the default applies"
+            )
+        ),
+    ];
+    let path = format!("{PODS}/a");
+    assert_eq!(warnings(&admin, Method::PUT, &path, &changed).await, expected);
+    changed["metadata"]["labels"] = json!({"x": "y"});
+    assert_eq!(warnings(&admin, Method::PUT, &path, &changed).await, [""; 0]);
+    let binding = json!({"metadata": {"name": "b", "annotations": {grace: "soon"}}, "target": {"name": "n"}});
+    let bound = warnings(&admin, Method::POST, &format!("{PODS}/b/binding"), &binding).await;
+    assert_eq!(bound, expected[..1]);
+}
+
+#[tokio::test]
+async fn ephemeral_containers_could_be_changed_and_removed() {
+    let server = server().await;
+    let admin = admin(&server);
+    let debugger = |name: &str| json!({"name": name, "image": "i"});
+    let list = |containers: Value| json!({"spec": {"ephemeralContainers": containers}});
+    let mut created = pod("p");
+    created["spec"]["ephemeralContainers"] = json!([debugger("d")]);
+    let (code, refused) = post(&admin, PODS, &created).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    let cause = |refused: &Value| {
+        let cause = &refused["details"]["causes"][0];
+        format!(
+            "{}: {}",
+            cause["field"].as_str().unwrap_or_default(),
+            cause["message"].as_str().unwrap_or_default()
+        )
+    };
+    assert_eq!(cause(&refused), "spec.ephemeralContainers: Forbidden: cannot be set on create");
+
+    post(&admin, PODS, &pod("p")).await;
+    let path = format!("{PODS}/p/ephemeralcontainers");
+    let with = |name: &str, field: &str, value: Value| {
+        let mut container = debugger(name);
+        container[field] = value;
+        container
+    };
+    let first = with("d", "targetContainerName", json!("c"));
+    assert_eq!(merge(&admin, &path, &list(json!([first]))).await.0, StatusCode::OK);
+    let at = "spec.ephemeralContainers";
+    let (removed, changed) = ("\"d\" may not be removed\n", "\"d\" may not be changed\n");
+    let not_for_them = "Forbidden: cannot be set for an Ephemeral Container";
+    for (sent, expected) in [
+        (json!(null), format!("{at}: Forbidden: existing ephemeral containers {removed}")),
+        (json!([]), format!("{at}: Forbidden: existing ephemeral containers {removed}")),
+        (json!([debugger("e")]), format!("{at}: Forbidden: existing ephemeral containers {removed}")),
+        (json!([debugger("d")]), format!("{at}: Forbidden: existing ephemeral containers {changed}")),
+        (json!([first, debugger("d")]), format!("{at}[1].name: Duplicate value: \"d\"")),
+        (json!([first, debugger("c")]), format!("{at}[1].name: Duplicate value: \"c\"")),
+        (
+            json!([first, with("e", "targetContainerName", json!("d"))]),
+            format!("{at}[1].targetContainerName: Not found: \"d\""),
+        ),
+        (
+            json!([first, with("e", "ports", json!([{"containerPort": 1}]))]),
+            format!("{at}[1].ports: {not_for_them}"),
+        ),
+        (
+            json!([
+                first,
+                with("e", "volumeMounts", json!([{"name": "v", "mountPath": "/v", "subPath": "s"}]))
+            ]),
+            format!("{at}[1].volumeMounts[0].subPath: {not_for_them}"),
+        ),
+    ] {
+        let (code, refused) = merge(&admin, &path, &list(sent.clone())).await;
+        assert_eq!((code, cause(&refused)), (StatusCode::UNPROCESSABLE_ENTITY, expected), "{sent}");
+    }
+    let (code, added) = merge(&admin, &path, &list(json!([debugger("e"), first]))).await;
+    assert_eq!(code, StatusCode::OK, "{added}");
+    assert_eq!(added["spec"]["ephemeralContainers"].as_array().unwrap().len(), 2);
+    // A pod's own update changes none.
+    let (code, _) = merge(&admin, &format!("{PODS}/p"), &list(json!([first]))).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
 async fn a_node_kept_pods_of_others_pending_by_the_annotation_of_its_own_pod() {
     let server = server().await;
     let (admin, node) = (admin(&server), node(&server, "n"));

@@ -102,6 +102,44 @@ async fn templates_with_extensions_could_not_be_deleted_after_strict_v1() {
 }
 
 #[tokio::test]
+async fn a_workload_with_a_misspelt_annotation_is_labelled_scaled_and_deleted() {
+    let server = server().await;
+    let client = admin(&server);
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"app": "a"}}, "template": {
+        "metadata": {"labels": {"app": "a"}, "annotations": {"scheduling.berth.dev/affinity": "{podAntiAfinity: {}}"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}}});
+    let workload = |kind: &str| json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "w", "namespace": "default"}, "spec": spec});
+    let kinds =
+        [("Deployment", "deployments"), ("ReplicaSet", "replicasets"), ("StatefulSet", "statefulsets")];
+    server.import(kinds.iter().map(|(kind, _)| workload(kind)).collect()).await.unwrap();
+    for (kind, plural) in kinds {
+        let all = format!("/apis/apps/v1/namespaces/default/{plural}");
+        let path = format!("{all}/w");
+        let ok = |(code, answer): (StatusCode, Value)| assert!(code.is_success(), "{kind}: {answer}");
+        ok(merge(&client, &path, &json!({"metadata": {"labels": {"x": "y"}}})).await);
+        ok(merge(&client, &path, &json!({"spec": {"replicas": 2}})).await);
+        ok(merge(&client, &format!("{path}/scale"), &json!({"spec": {"replicas": 3}})).await);
+        let (_, mut whole) = get(&client, &path).await;
+        whole["metadata"]["labels"]["x"] = "z".into();
+        ok(put(&client, &path, &whole).await);
+        let mut new = workload(kind);
+        new["metadata"]["name"] = "new".into();
+        let image = json!({"spec": {"template": {"metadata": {"annotations": {"changed": "yes"}}}}});
+        for (code, refused) in [post(&client, &all, &new).await, merge(&client, &path, &image).await] {
+            assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{kind}: {refused}");
+            let cause = &refused["details"]["causes"][0];
+            assert_eq!(
+                cause["message"], "Invalid value: unknown field; did you mean \"podAntiAffinity\"?",
+                "{kind}"
+            );
+        }
+        ok(delete(&client, &path, &json!({"propagationPolicy": "Foreground"})).await);
+        ok(merge(&client, &path, &json!({"metadata": {"finalizers": null}})).await);
+        assert_eq!(get(&client, &path).await.0, StatusCode::NOT_FOUND);
+    }
+}
+
+#[tokio::test]
 async fn a_second_server_cannot_use_the_data_directory() {
     let dir = DataDir::new();
     let server = dir.server().await;

@@ -30,9 +30,65 @@ async fn percentages_of_a_budget_are_validated() {
         assert_eq!(code == StatusCode::CREATED, message.is_empty(), "{value}: {status}");
         assert!(cause(&status).1.contains(message), "{value}: {status}");
     }
-    let selector = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
-    let budget = json!({"metadata": {"name": "c"}, "spec": {"minAvailable": 1, "selector": selector}});
-    assert_eq!(cause(&post(&client, path, &budget).await.1).0, "spec.selector");
+}
+
+#[tokio::test]
+async fn selectors_that_are_not_of_pod_terms_accepted_gt_and_lt() {
+    let server = server().await;
+    let client = admin(&server);
+    let claim = |selector: &Value| json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "selector": selector});
+    for operator in ["Gt", "Lt"] {
+        let selector = json!({"matchExpressions": [{"key": "a", "operator": operator, "values": ["1"]}]});
+        let mut with_volume = pod("p");
+        with_volume["spec"]["volumes"] =
+            json!([{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": claim(&selector)}}}]);
+        let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let labels = json!({"matchLabels": {"a": "b"}});
+        for (path, object, field) in [
+            (
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+                json!({"aggregationRule": {"clusterRoleSelectors": [labels, selector]}}),
+                "aggregationRule.clusterRoleSelectors[1].matchExpressions[0].operator",
+            ),
+            (
+                "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+                json!({"spec": {"minAvailable": 1, "selector": selector}}),
+                "spec.selector",
+            ),
+            (
+                "/api/v1/namespaces/default/persistentvolumeclaims",
+                json!({"spec": claim(&selector)}),
+                "spec.selector.matchExpressions[0].operator",
+            ),
+            (
+                "/apis/apps/v1/namespaces/default/statefulsets",
+                json!({"spec": {"selector": labels, "template": template,
+                    "volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": claim(&selector)}]}}),
+                "spec.volumeClaimTemplates[0].spec.selector.matchExpressions[0].operator",
+            ),
+            (
+                PODS,
+                with_volume,
+                "spec.volumes[0].ephemeral.volumeClaimTemplate.spec.selector.matchExpressions[0].operator",
+            ),
+            (
+                "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities",
+                json!({"storageClassName": "s", "nodeTopology": selector}),
+                "nodeTopology.matchExpressions[0].operator",
+            ),
+            (
+                "/apis/apps/v1/namespaces/default/replicasets",
+                json!({"spec": {"selector": selector, "template": template}}),
+                "spec.selector",
+            ),
+        ] {
+            let mut object = object;
+            object["metadata"]["name"] = "s".into();
+            let (code, refused) = post(&client, path, &object).await;
+            assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{path}: {refused}");
+            assert_eq!(cause(&refused).0, field, "{path}: {refused}");
+        }
+    }
 }
 
 #[tokio::test]

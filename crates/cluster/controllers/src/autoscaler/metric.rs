@@ -62,7 +62,6 @@ enum Target {
 }
 
 impl Measured<'_> {
-    /// What a metric asks for.
     pub(super) fn proposal(&self, metric: &MetricSpec) -> Result<Proposal, MetricFailure> {
         if let ("Pods", Some(source)) = (&*metric.kind, &metric.pods) {
             return self.of_pods(source);
@@ -181,7 +180,6 @@ impl Measured<'_> {
         self.metrics.iter().filter_map(|pod| Some((&*pod.metadata.name, of_pod(pod)?))).collect()
     }
 
-    /// The requests of the pods.
     fn requests(&self, source: &ResourceMetric) -> Result<Amounts<'_>, String> {
         let mut requests = Amounts::new();
         for pod in self.pods {

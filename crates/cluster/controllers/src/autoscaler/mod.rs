@@ -39,7 +39,6 @@ const SETTLE: Duration = Duration::from_millis(1500);
 /// Fraction by which the usage may differ from its target.
 const TOLERANCE: f64 = 0.1;
 
-/// The controller.
 pub(crate) struct HorizontalPodAutoscalers {
     api: Api,
     recorder: Recorder,
@@ -53,7 +52,6 @@ pub(crate) struct HorizontalPodAutoscalers {
 /// What is decided about an autoscaler.
 struct Verdict {
     decision: Decision,
-    /// Why the replicas change.
     reason: String,
     /// `ScalingActive`.
     active: Condition,
@@ -97,7 +95,6 @@ impl HorizontalPodAutoscalers {
         }
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("horizontalpodautoscalers", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

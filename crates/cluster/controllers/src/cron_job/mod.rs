@@ -25,7 +25,6 @@ use super::view::{CronJob, Job, PartialObjectMetadata};
 /// The annotation of a Job with its scheduled time.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// The controller.
 pub(crate) struct CronJobs {
     api: Api,
     recorder: Recorder,
@@ -49,7 +48,6 @@ impl CronJobs {
         CronJobs { api: api.clone(), recorder, caches: informers.caches(), queue }
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("cron-jobs", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

@@ -23,7 +23,6 @@ pub(super) struct Plan {
     /// The status before the Job is created.
     pub(super) status: CronJobStatus,
     pub(super) events: Vec<Notice>,
-    /// When to plan again.
     pub(super) again_at: Option<Timestamp>,
 }
 

@@ -31,7 +31,6 @@ use berth_client::call::CallError;
 /// Batching window: pod and node events within this time cause one sync.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// The controller.
 pub(crate) struct DaemonSets {
     control: PodControl,
     /// By node.
@@ -75,7 +74,6 @@ impl DaemonSets {
         controller
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("daemonsets", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

@@ -27,7 +27,6 @@ use super::template::{POD_TEMPLATE_HASH, same_template};
 use super::view::{Deployment, ReplicaSet};
 use berth_client::call::CallError;
 
-/// The controller.
 pub(crate) struct Deployments {
     api: Api,
     recorder: Recorder,
@@ -66,7 +65,6 @@ impl Deployments {
         controller
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("deployments", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

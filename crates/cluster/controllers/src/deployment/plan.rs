@@ -15,7 +15,6 @@ use super::status;
 use crate::template::template_hash;
 use crate::view::{Deployment, DeploymentStatus, ReplicaSet};
 
-/// One action.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     /// Create the ReplicaSet of the current template.

@@ -60,7 +60,6 @@ pub(super) fn total_replicas<'a>(sets: impl IntoIterator<Item = &'a Sized>) -> i
     clamp(sets.into_iter().map(|set| i64::from(set.replicas)).sum())
 }
 
-/// Pods that are available.
 pub(super) fn total_available<'a>(sets: impl IntoIterator<Item = &'a Sized>) -> i32 {
     clamp(sets.into_iter().map(|set| i64::from(set.object.status.available_replicas)).sum())
 }

@@ -32,7 +32,6 @@ pub(crate) fn disruption_target(pod: &Pod, reason: &str, message: &str, now: Tim
     Condition { observed_generation, ..Condition::new("DisruptionTarget", "True", reason, message, now) }
 }
 
-/// The controller.
 pub(crate) struct DisruptionBudgets {
     api: Api,
     recorder: Recorder,
@@ -126,7 +125,6 @@ impl DisruptionBudgets {
         Ok(clamp(wanted.into_values().map(i64::from).sum()))
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("poddisruptionbudgets", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

@@ -31,7 +31,6 @@ const SLICE_MANAGER: (&str, &str) =
 const MANAGER: (&str, &str) = ("endpoints.kubernetes.io/managed-by", "endpoint-controller");
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
-/// The controller.
 pub(crate) struct ServiceEndpoints {
     api: Api,
     caches: Caches,
@@ -74,7 +73,6 @@ impl ServiceEndpoints {
         ServiceEndpoints { api: api.clone(), caches, queue }
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("endpoints", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::view::{EndpointSlice, Pod, Service, ServicePort};
 
-/// The most endpoints of a slice.
 const MAX_SLICE: usize = 100;
 /// The most addresses of an Endpoints object.
 pub(super) const MAX_ADDRESSES: usize = 1000;

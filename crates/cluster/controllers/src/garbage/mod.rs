@@ -31,7 +31,6 @@ use berth_client::call::CallError;
 /// Capacity of the cache of absent owners.
 const MAX_ABSENT: usize = 10_000;
 
-/// The controller.
 pub(crate) struct GarbageCollector {
     api: Api,
     shared: Arc<Shared>,
@@ -99,7 +98,6 @@ impl GarbageCollector {
         });
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self: Arc<Self>, n_workers: usize, stop: CancellationToken) {
         work("garbage-collector", &self.shared.queue, n_workers, |item| self.sync(item), stop).await;
     }

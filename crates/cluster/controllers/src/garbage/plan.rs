@@ -41,17 +41,14 @@ pub(super) fn owner_state(graph: &Graph, dependent: &Node, owner: &OwnerReferenc
     }
 }
 
-/// The action for an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     Nothing,
-    /// Delete it.
     Delete(Propagation),
     /// Write these owner references, without the absent owners.
     SetOwners(Value),
     /// Write these finalizers: the wait of the object is over.
     SetFinalizers(Vec<String>),
-    /// Orphan these dependents first.
     Orphan,
     /// Process these dependents, which block its deletion and are not being deleted yet.
     WaitForDependents(Vec<Uid>),

@@ -14,7 +14,6 @@ use super::per_index::{failed_indexes, last_failed};
 use super::policy::{Failure, failure};
 use crate::view::{Job, JobStatus, Pod};
 
-/// The result of counting.
 pub(super) struct Tally {
     /// Pods whose finalizer is removed after the status is written.
     pub(super) release: Vec<Arc<Pod>>,

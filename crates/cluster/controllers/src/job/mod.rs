@@ -37,7 +37,6 @@ use berth_client::call::CallError;
 /// Batching window: pod events within this time cause one sync.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// The controller.
 pub(crate) struct Jobs {
     control: PodControl,
     queue: Arc<Queue<NamespacedName>>,
@@ -66,7 +65,6 @@ impl Jobs {
         controller
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("jobs", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

@@ -41,7 +41,6 @@ pub(super) enum Uncounted {
     No,
 }
 
-/// The plan for a Job and its pods.
 pub(super) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     let mut plan = Plan { status: job.status.clone(), ..Plan::default() };
     if job.status.is_finished() {

@@ -76,7 +76,6 @@ fn has_no_execute(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| taint.taint.effect == "NoExecute")
 }
 
-/// The controller.
 pub(crate) struct TaintEviction {
     api: Api,
     recorder: Recorder,
@@ -128,7 +127,6 @@ impl TaintEviction {
         controller
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("taint-eviction", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }
@@ -174,7 +172,6 @@ impl TaintEviction {
 
 /// How a controller evicts pods because of taints.
 pub(crate) struct Eviction {
-    /// Reason of the event.
     pub(crate) event: &'static str,
     /// Reason and message of the condition.
     pub(crate) reason: &'static str,

@@ -33,7 +33,6 @@ use berth_client::call::CallError;
 /// The namespace of the node leases.
 const NODE_LEASES: &str = "kube-node-lease";
 
-/// The controller.
 pub(crate) struct NodeLifecycle {
     api: Api,
     recorder: Recorder,
@@ -77,7 +76,6 @@ impl NodeLifecycle {
         NodeLifecycle { api, recorder, caches, options, decisions: Mutex::default(), queue }
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         let by_change = work("node-lifecycle", &self.queue, n_workers, |key| self.sync(key), stop.clone());
         tokio::join!(by_change, self.monitor(stop));

@@ -16,7 +16,6 @@ pub(super) struct Observed {
     pub(super) reserved: Vec<Arc<PersistentVolume>>,
     /// Volumes of its class without claim.
     pub(super) free: Vec<Arc<PersistentVolume>>,
-    /// The volume that it names.
     pub(super) named: Option<Arc<PersistentVolume>>,
     pub(super) class: Option<Arc<StorageClass>>,
     pub(super) default_class: Option<Arc<StorageClass>>,
@@ -24,19 +23,17 @@ pub(super) struct Observed {
     pub(super) waiting_pods: Vec<String>,
 }
 
-/// The next step.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Bind it to this volume, or complete the binding.
     Bind(Arc<PersistentVolume>),
-    /// Its phase is `Pending`.
     Pending(Option<Notice>),
-    /// Its phase is `Lost`.
     Lost(Notice),
     /// It gets the default class.
     SetClass(String),
-    /// The provisioner creates its volume.
-    Provision { provisioner: String },
+    Provision {
+        provisioner: String,
+    },
 }
 
 /// The next step of a claim.

@@ -16,7 +16,6 @@ use crate::ownership::Owner;
 use crate::queue::{Next, Queue, work};
 use crate::view::{Pod, PodVolume};
 
-/// The controller.
 pub(crate) struct EphemeralVolumes {
     api: Api,
     recorder: Recorder,
@@ -48,7 +47,6 @@ impl EphemeralVolumes {
         controller
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("ephemeralvolumes", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

@@ -40,7 +40,6 @@ const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 /// Interval of the syncs of a claim that waits.
 const RESYNC: Duration = Duration::from_secs(15);
 
-/// The controller.
 pub(crate) struct PersistentVolumes {
     api: Api,
     recorder: Recorder,
@@ -114,7 +113,6 @@ impl PersistentVolumes {
         controller
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         tokio::join!(
             work(

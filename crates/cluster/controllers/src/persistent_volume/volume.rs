@@ -4,7 +4,6 @@ use super::annotation::{BOUND_BY_CONTROLLER, PROVISIONED_BY};
 use crate::events::Notice;
 use crate::view::{PersistentVolume, PersistentVolumeClaim};
 
-/// The next step.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Nothing, or another controller's turn.

@@ -38,7 +38,6 @@ pub const DELAY_ANNOTATION: &str = "berth.dev/provisioning-delay";
 /// Wait before the second attempt for a claim without selected node; it doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-/// Options of the simulated provisioner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProvisionerOptions {
     /// How long the creation of a volume takes.
@@ -68,7 +67,6 @@ pub(crate) struct Provisioner {
 /// The attempts to create the volume of a claim.
 #[derive(Clone, Debug, Default)]
 struct Attempt {
-    /// When the current one ends.
     ends: Option<Instant>,
     n_failed: u32,
 }
@@ -116,7 +114,6 @@ impl Provisioner {
         provisioner
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         tokio::join!(
             work("provisioner", &self.claim_queue, n_workers, |key| self.sync_claim(key), stop.clone()),

@@ -10,7 +10,6 @@ use crate::view::{PersistentVolumeClaim, StorageClass};
 /// Annotation of a claim with the provisioner that creates its volume.
 pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
-/// The name of the volume of a claim.
 pub(super) fn name(claim: &PersistentVolumeClaim) -> String {
     format!("pvc-{}", claim.metadata.uid)
 }

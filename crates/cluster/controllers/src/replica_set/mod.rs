@@ -68,7 +68,6 @@ impl ReplicaSets {
         controller
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work(self.kind.plural, &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

@@ -27,7 +27,6 @@ use crate::informers::{Caches, Informers};
 use crate::queue::{Next, Queue, work};
 use crate::view::{PartialObjectMetadata, ResourceClaim};
 
-/// What the controller works on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Pod(NamespacedName),
@@ -48,7 +47,6 @@ impl fmt::Display for Key {
 /// By uid of pods and PodGroups, the claims made for their entries: the caches may not show them yet.
 type Created = HashMap<String, HashMap<String, String>>;
 
-/// The controller.
 pub(crate) struct ResourceClaims {
     api: Api,
     recorder: Recorder,
@@ -112,7 +110,6 @@ impl ResourceClaims {
         controller
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("resource-claims", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

@@ -23,7 +23,6 @@ const EVICTION: Eviction = Eviction {
     message: "Device Taint manager: deleting due to NoExecute taint",
 };
 
-/// The controller.
 pub(crate) struct DeviceTaintEviction {
     api: Api,
     recorder: Recorder,
@@ -97,7 +96,6 @@ impl DeviceTaintEviction {
         controller
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("device-taint-eviction", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

@@ -9,7 +9,6 @@ use crate::pod_control::{object_at, pod_from_template};
 use crate::revisions::REVISION_LABEL;
 use crate::view::{ObjectMeta, OwnerReference, StatefulSet};
 
-/// Name of the pod of an ordinal.
 pub(super) fn pod_name(set: &StatefulSet, ordinal: i64) -> String {
     format!("{}-{ordinal}", set.metadata.name)
 }

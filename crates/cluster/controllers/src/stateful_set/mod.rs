@@ -34,7 +34,6 @@ const CLAIM_CHECK: Duration = Duration::from_millis(200);
 /// How often a pod is tried to be created whose name a pod of another owner has: the end of that pod is not reported here.
 const NAME_CHECK: Duration = Duration::from_secs(5);
 
-/// The controller.
 pub(crate) struct StatefulSets {
     api: Api,
     recorder: Recorder,
@@ -66,7 +65,6 @@ impl StatefulSets {
         controller
     }
 
-    /// Runs until `stop`.
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
         work("statefulsets", &self.queue, n_workers, |key| self.sync(key), stop).await;
     }

@@ -22,12 +22,10 @@ pub(super) enum Revision {
     Update,
 }
 
-/// One action.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     /// Create the claims of an ordinal, then its pod.
     Create(i64, Revision),
-    /// Delete a pod.
     Delete(Arc<Pod>),
     /// Restore the identity labels of an adopted pod.
     Label(Arc<Pod>, i64),

@@ -39,7 +39,6 @@ berth_api::object_types! {
         pub(crate) pods: Option<PodsMetric>,
     }
 
-    /// A metric that each pod has.
     pub(crate) struct PodsMetric {
         pub(crate) metric: MetricIdentifier,
         pub(crate) target: MetricTarget,

@@ -55,7 +55,6 @@ berth_api::object_types! {
 }
 
 impl Deployment {
-    /// Wanted pods.
     pub(crate) fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1).max(0)
     }

@@ -47,7 +47,6 @@ berth_api::object_types! {
     }
 }
 
-/// The action of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) enum PodFailureAction {
     FailJob,
@@ -59,7 +58,6 @@ pub(crate) enum PodFailureAction {
 }
 
 berth_api::object_types! {
-    /// Exit codes of containers.
     pub(crate) struct OnExitCodes {
         /// Only this container.
         pub(crate) container_name: Option<String>,

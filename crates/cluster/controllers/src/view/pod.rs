@@ -39,7 +39,6 @@ berth_api::object_types! {
         ports: Vec<NamedPort>,
     }
 
-    /// A port of a container.
     pub(crate) struct NamedPort {
         pub(crate) name: String,
         pub(crate) container_port: i32,
@@ -83,7 +82,6 @@ berth_api::object_types! {
         resource_claim_name: String,
     }
 
-    /// Status of a container.
     pub(crate) struct ContainerStatus {
         pub(crate) name: String,
         pub(crate) restart_count: i64,
@@ -95,7 +93,6 @@ berth_api::object_types! {
         pub(crate) terminated: Option<ContainerStateTerminated>,
     }
 
-    /// How a container ended.
     pub(crate) struct ContainerStateTerminated {
         pub(crate) exit_code: i64,
         ;
@@ -118,7 +115,6 @@ fn named_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[NamedP
 }
 
 impl Pod {
-    /// Its index keys.
     pub(crate) fn index(&self, add: &mut dyn FnMut(Index)) {
         Index::of_metadata(&self.metadata, add);
         if !self.spec.node_name.is_empty() {
@@ -129,13 +125,11 @@ impl Pod {
         self.pod_group().into_iter().for_each(|group| add(Index::PodGroup(group)));
     }
 
-    /// The PodGroup that it names.
     pub(crate) fn pod_group(&self) -> Option<NamespacedName> {
         let group = self.spec.scheduling_group.as_ref()?;
         Some(NamespacedName::new(&self.metadata.namespace, &group.pod_group_name))
     }
 
-    /// The claims that it uses.
     pub(crate) fn claims(&self) -> impl Iterator<Item = NamespacedName> + '_ {
         let names = self.spec.volumes.iter().filter_map(|volume| volume.claim_name(&self.metadata.name));
         names.map(|name| NamespacedName::new(&self.metadata.namespace, &name))
@@ -156,7 +150,6 @@ impl Pod {
         named.chain(made).chain(extended).map(|name| NamespacedName::new(&self.metadata.namespace, name))
     }
 
-    /// Whether it has ended.
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
@@ -166,7 +159,6 @@ impl Pod {
         !self.is_terminal() && !self.metadata.is_deleting()
     }
 
-    /// Whether its node rejected it.
     pub(crate) fn is_rejected(&self) -> bool {
         let PodStatus { phase, reason, message, .. } = &self.status;
         node_rejection(phase, reason, message).is_some()
@@ -212,7 +204,6 @@ impl Pod {
         if let [node] = pin.values.as_slice() { Some(node) } else { None }
     }
 
-    /// Restarts of all containers.
     pub(crate) fn restarts(&self) -> i64 {
         let statuses = self.status.container_statuses.iter().chain(&self.status.init_container_statuses);
         statuses.map(|status| status.restart_count).fold(0, i64::saturating_add)

@@ -32,7 +32,6 @@ berth_api::object_types! {
 }
 
 impl ReplicaSet {
-    /// Wanted pods.
     pub(crate) fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1).max(0)
     }

@@ -51,7 +51,6 @@ impl<'de> Deserialize<'de> for WorkloadSelector {
     }
 }
 
-/// Whether labels satisfy a selector.
 pub(crate) fn matches(selector: &Selector, labels: &StringMap) -> bool {
     selector.matches(|key| labels.get(key).map(String::as_str))
 }

@@ -57,12 +57,10 @@ berth_api::object_types! {
 }
 
 impl StatefulSet {
-    /// Wanted pods.
     pub(crate) fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1).max(0)
     }
 
-    /// The wanted ordinals.
     pub(crate) fn ordinals(&self) -> std::ops::Range<i64> {
         let start = i64::from(self.spec.ordinals.start.max(0));
         start..start + i64::from(self.replicas())

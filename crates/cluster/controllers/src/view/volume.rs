@@ -88,7 +88,6 @@ impl PodVolume {
 }
 
 impl PersistentVolume {
-    /// Its index keys.
     pub(crate) fn index(&self, add: &mut dyn FnMut(Index)) {
         add(match self.claim_key() {
             Some(claim) => Index::Claim(claim),
@@ -117,7 +116,6 @@ impl PersistentVolume {
 }
 
 impl PersistentVolumeClaim {
-    /// Its index keys.
     pub(crate) fn index(&self, add: &mut dyn FnMut(Index)) {
         Index::of_metadata(&self.metadata, add);
         if !self.spec.volume_name.is_empty() {

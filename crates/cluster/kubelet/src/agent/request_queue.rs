@@ -13,13 +13,10 @@ use super::store::{NodeId, PodId};
 /// once: nodes and pods have flags for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Job {
-    /// Create the node.
     Register(NodeId),
-    /// Write the node's status.
     NodeStatus(NodeId),
     /// Set missing kubelet labels on an adopted node.
     NodeLabels(NodeId),
-    /// Create the node's CSINode.
     CsiNode(NodeId),
     /// Renew the node's Lease, or create it.
     Lease(NodeId),
@@ -31,7 +28,6 @@ pub(super) enum Job {
     Recheck(PodId),
 }
 
-/// A completed request.
 pub(super) struct Completion {
     pub(super) job: Job,
     pub(super) kind: RequestKind,
@@ -47,7 +43,6 @@ pub(super) enum RequestKind {
     NewLease,
     /// Writes the pod's status of this version.
     PodStatus(u32),
-    /// Removes the pod.
     PodRemoval,
 }
 

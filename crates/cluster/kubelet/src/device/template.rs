@@ -39,7 +39,6 @@ berth_api::object_types! {
     }
 }
 
-/// Why a template is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceTemplateError {
     /// A field has a wrong type.
@@ -48,17 +47,14 @@ pub enum DeviceTemplateError {
     /// A field has a wrong value.
     #[error("{object}: {field}: {why}")]
     Field {
-        /// The object.
         object: String,
         /// The path of the field.
         field: String,
-        /// What is wrong.
         why: String,
     },
 }
 
 impl DeviceTemplate {
-    /// The kind of the objects.
     pub const KIND: &str = "SimulatedDevices";
 
     /// The template in an object.
@@ -104,7 +100,6 @@ impl DeviceTemplate {
         Ok(template)
     }
 
-    /// The name of the driver.
     pub(super) fn driver(&self) -> &str {
         &self.fields.driver
     }

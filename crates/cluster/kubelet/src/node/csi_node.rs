@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 /// A CSI driver of simulated nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsiDriverTemplate {
-    /// Name.
     pub name: String,
     /// How many volumes of the driver a node can attach; no limit if absent.
     pub limit: Option<u32>,

@@ -6,7 +6,6 @@ use berth_api::object::time::rfc3339_micros;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// The namespace of the nodes' Leases.
 pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// The Lease of a node; the node owns it, so it is deleted with the node.

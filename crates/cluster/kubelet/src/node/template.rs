@@ -17,13 +17,11 @@ pub struct NodeTemplate {
     pub name_prefix: String,
     /// Additional labels. They override the labels above except `kubernetes.io/hostname`.
     pub labels: StringMap,
-    /// Taints.
     pub taints: Vec<Taint>,
     /// Images present on each node.
     pub images: Vec<ContainerImage>,
 }
 
-/// Why a template is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeTemplateError {
     /// The API server would reject the names.
@@ -31,10 +29,7 @@ pub enum NodeTemplateError {
         "node name prefix {prefix:?}: node names consist of lower-case letters, digits, '-' and '.', and begin with \
          a letter or digit"
     )]
-    Prefix {
-        /// The prefix.
-        prefix: String,
-    },
+    Prefix { prefix: String },
     /// The host name label must be different on each node.
     #[error(
         "label kubernetes.io/hostname cannot be set for all simulated nodes: it is the name of each node"

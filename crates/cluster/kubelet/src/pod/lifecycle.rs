@@ -259,12 +259,10 @@ impl PodLifecycle {
         matches!(self.stage, Stage::Ended(_))
     }
 
-    /// Whether its containers run.
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.stage, Stage::Started | Stage::Ready)
     }
 
-    /// Whether it is ready.
     pub(crate) fn is_ready(&self) -> bool {
         self.stage == Stage::Ready && self.passes_readiness_gates
     }

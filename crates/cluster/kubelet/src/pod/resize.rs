@@ -15,7 +15,6 @@ pub(crate) enum PendingResize {
     Deferred(String),
 }
 
-/// The resize of a pod.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Resize {
     pub(super) pending: Option<PendingResize>,

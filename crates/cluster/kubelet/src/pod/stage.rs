@@ -30,7 +30,6 @@ pub(super) enum Outcome {
     Failed,
     /// `activeDeadlineSeconds` passed.
     DeadlineExceeded,
-    /// The node rejected the pod.
     Rejected(Rejection),
 }
 

@@ -9,7 +9,6 @@ use super::lifecycle::PodLifecycle;
 use super::rejection::Rejection;
 use super::stage::{Outcome, Stage};
 
-/// Addresses in the status.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     pub(crate) host: Ipv4Addr,

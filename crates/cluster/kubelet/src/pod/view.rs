@@ -67,7 +67,6 @@ berth_api::object_types! {
         pub(crate) start_time: Option<Timestamp>,
     }
 
-    /// The claim of a pod's extended resources.
     pub(crate) struct ExtendedResourceClaim {
         resource_claim_name: String,
     }
@@ -109,7 +108,6 @@ pub(crate) struct ClaimVolume {
     pub(crate) claim: NamespacedName,
 }
 
-/// A claim of devices of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceClaim {
     /// The name in the pod.
@@ -193,7 +191,6 @@ impl PodView {
         entries.chain(extended).collect()
     }
 
-    /// The volumes with claims.
     fn claim_volumes(&self) -> Vec<ClaimVolume> {
         let volumes = self.spec.volumes.iter().filter_map(|volume| {
             let claim = match (&volume.persistent_volume_claim, &volume.ephemeral) {

@@ -43,7 +43,6 @@ pub(super) fn named_type(name: &str) -> Option<Type> {
     }
 }
 
-/// Checks a tree whose variables have these types.
 pub(super) fn check(tree: &Tree, variables: &[(&str, Type)]) -> Result<Checked, Vec<Issue>> {
     let mut checker = Checker {
         tree,

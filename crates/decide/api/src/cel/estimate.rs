@@ -325,7 +325,6 @@ impl Estimation<'_> {
         }
     }
 
-    /// The size of the elements of a list.
     fn element_size(&self, list: Id) -> Size {
         let path = self.path_with(list, Step::Items);
         match self.size_at(&path) {

@@ -81,7 +81,6 @@ impl Cost {
     }
 }
 
-/// One overload of a function.
 #[derive(Debug)]
 pub(super) struct Overload {
     pub is_method: bool,

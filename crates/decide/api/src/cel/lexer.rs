@@ -203,7 +203,6 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// One escape sequence.
 enum Escape {
     Char(char),
     /// `\x` and octal sequences: a byte in bytes, a code point in strings.

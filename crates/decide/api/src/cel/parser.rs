@@ -56,7 +56,6 @@ const BINARY: [(&str, &str, u8); 12] = [
     ("%", "_%_", 3),
 ];
 
-/// Reads an expression.
 pub(super) fn parse(text: &str) -> Result<Tree, Issue> {
     let mut parser = Parser { text, tokens: tokens(text)?, at: 0, depth: 0, tree: Tree::default() };
     let root = parser.expression()?;

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A type.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Type {
     /// Any type, known only when the expression is evaluated.

@@ -16,7 +16,6 @@ use crate::read::fields::{Fields, Findings, Kind, Node};
 use crate::syntax::label_key;
 
 impl Profile {
-    /// Reads the list `pluginConfig`.
     pub(super) fn read_plugin_config(&mut self, fields: &mut Fields<'_>) {
         let mut seen: Vec<&str> = Vec::new();
         for entry in fields.items("pluginConfig") {

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::process::warn_without_effect;
 use crate::read::fields::Fields;
 
-/// `DynamicResourcesArgs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DynamicResourcesArgs {
     /// How long the binding conditions of devices may take to become true.

@@ -36,7 +36,6 @@ pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 pub struct SchedulerConfig {
     /// The profiles, in the order of the file.
     pub profiles: Vec<Profile>,
-    /// Settings of the process.
     pub process: ProcessConfig,
     /// The feature gates. They are not part of the file.
     pub feature_gates: FeatureGates,
@@ -80,19 +79,12 @@ pub struct Profile {
     pub pre_score: Vec<Plugin>,
     /// Plugins at `score` with their weights (at least 1), in order.
     pub score: Vec<(Plugin, i64)>,
-    /// Arguments of `InterPodAffinity`.
     pub inter_pod_affinity: InterPodAffinityArgs,
-    /// Arguments of `NodeAffinity`.
     pub node_affinity: NodeAffinityArgs,
-    /// Arguments of `NodeResourcesFit`.
     pub node_resources_fit: NodeResourcesFitArgs,
-    /// Arguments of `NodeResourcesBalancedAllocation`.
     pub balanced_allocation: BalancedAllocationArgs,
-    /// Arguments of `PodTopologySpread`.
     pub pod_topology_spread: PodTopologySpreadArgs,
-    /// Arguments of `VolumeBinding`.
     pub volume_binding: VolumeBindingArgs,
-    /// Arguments of `DynamicResources`.
     pub dynamic_resources: DynamicResourcesArgs,
     /// Extension: the scoring strategy of `DynamicResources`; none as in kube-scheduler.
     pub least_waste: Option<Arc<LeastWaste>>,
@@ -123,7 +115,6 @@ impl Default for Profile {
     }
 }
 
-/// `InterPodAffinityArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterPodAffinityArgs {
     /// Weight (0 to 100) of the required affinity of running pods as a preference of other pods.
@@ -144,21 +135,18 @@ impl Default for InterPodAffinityArgs {
     }
 }
 
-/// `NodeAffinityArgs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeAffinityArgs {
     /// Node affinity added to every pod of the profile.
     pub added_affinity: Option<NodeAffinity>,
 }
 
-/// `NodeResourcesFitArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeResourcesFitArgs {
     /// Extended resources that the filter ignores.
     pub ignored_resources: Vec<String>,
     /// Groups (`example.com` of `example.com/gpu`) of extended resources that the filter ignores.
     pub ignored_resource_groups: Vec<String>,
-    /// How nodes are scored.
     pub scoring_strategy: ScoringStrategy,
 }
 
@@ -175,16 +163,13 @@ impl Default for NodeResourcesFitArgs {
     }
 }
 
-/// `scoringStrategy` of `NodeResourcesFitArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoringStrategy {
-    /// The formula.
     pub kind: ScoringStrategyKind,
     /// The resources that count, with weights.
     pub resources: Vec<ResourceSpec>,
 }
 
-/// `scoringStrategy.type`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScoringStrategyKind {
     /// Emptier nodes score higher.
@@ -210,16 +195,13 @@ pub struct UtilizationShapePoint {
 /// A resource with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceSpec {
-    /// Resource name.
     pub name: String,
     /// 1 to 100.
     pub weight: i64,
 }
 
-/// `NodeResourcesBalancedAllocationArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BalancedAllocationArgs {
-    /// The resources to balance.
     pub resources: Vec<ResourceSpec>,
 }
 
@@ -233,7 +215,6 @@ fn cpu_and_memory() -> Vec<ResourceSpec> {
     ["cpu", "memory"].map(|name| ResourceSpec { name: name.to_owned(), weight: 1 }).to_vec()
 }
 
-/// `PodTopologySpreadArgs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodTopologySpreadArgs {
     /// The constraints of pods that have none.
@@ -250,7 +231,6 @@ pub enum SpreadDefaulting {
     List(Vec<TopologySpreadConstraint>),
 }
 
-/// `VolumeBindingArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeBindingArgs {
     /// How long a pod waits until its volumes are bound, in seconds.

@@ -39,7 +39,6 @@ impl Point {
         Point::PlacementScore,
     ];
 
-    /// The field of `plugins`.
     pub(super) fn field(self) -> &'static str {
         match self {
             Point::PreEnqueue => "preEnqueue",

@@ -7,13 +7,9 @@ use crate::read::fields::{Fields, Kind, NO_DURATION, Node};
 /// The settings of a scheduler process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessConfig {
-    /// `podInitialBackoffSeconds`.
     pub pod_initial_backoff: Duration,
-    /// `podMaxBackoffSeconds`.
     pub pod_max_backoff: Duration,
-    /// `leaderElection`.
     pub leader_election: LeaderElectionConfig,
-    /// `clientConnection`.
     pub client_connection: ClientConnectionConfig,
 }
 
@@ -46,10 +42,8 @@ pub struct LeaderElectionConfig {
     pub resource_namespace: Option<String>,
 }
 
-/// `clientConnection`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientConnectionConfig {
-    /// The kubeconfig file.
     pub kubeconfig: Option<String>,
     /// Requests per second in the long run; none: without a limit.
     pub qps: Option<f64>,
@@ -58,7 +52,6 @@ pub struct ClientConnectionConfig {
 }
 
 impl ProcessConfig {
-    /// Reads the fields of the configuration.
     pub(super) fn read(root: &mut Fields<'_>) -> ProcessConfig {
         without_effect(root, "enableProfiling", Kind::Bool, "no profiles are served");
         without_effect(root, "enableContentionProfiling", Kind::Bool, "no profiles are served");

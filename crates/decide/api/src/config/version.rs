@@ -1,6 +1,5 @@
 //! The versions of `KubeSchedulerConfiguration`.
 
-/// The version Berth reads.
 pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 
 /// Equal to v1 in all fields and defaults that Berth reads; Kubernetes removed it in 1.29.

@@ -6,7 +6,6 @@ use crate::inventory::{Entry, Workload};
 use crate::object::{ObjectMeta, OwnerReference};
 use crate::read::{DecodeError, Kind};
 
-/// The workload being expanded.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub index: usize,

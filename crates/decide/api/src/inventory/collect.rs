@@ -25,6 +25,7 @@ use crate::resource::{Resource, group_of};
 
 /// The objects of an input, by kind and in input order.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "the lists are named after their kinds")]
 pub struct Inventory {
     /// Whether to keep the whole objects too, to write them back with all fields.
     pub keep_raw: bool,
@@ -34,29 +35,19 @@ pub struct Inventory {
     pub max_pods: Option<i64>,
     /// The objects that a later input replaced: kind, namespace and name, in input order.
     pub replaced: Vec<String>,
-    /// Nodes.
     pub nodes: Vec<Entry<Node>>,
-    /// Namespaces.
     pub namespaces: Vec<Entry<Namespace>>,
     /// Pods, running or pending.
     pub pods: Vec<Entry<Pod>>,
-    /// Workloads of all kinds.
     pub workloads: Vec<Entry<Workload>>,
-    /// Services.
     pub services: Vec<Entry<Service>>,
-    /// Network policies.
     pub network_policies: Vec<Entry<NetworkPolicy>>,
-    /// PodMonitors and ServiceMonitors.
     pub monitors: Vec<Entry<Monitor>>,
-    /// Priority classes.
     pub priority_classes: Vec<Entry<PriorityClass>>,
-    /// Runtime classes.
     pub runtime_classes: Vec<Entry<RuntimeClass>>,
-    /// Pod disruption budgets.
     pub pod_disruption_budgets: Vec<Entry<PodDisruptionBudget>>,
     /// Pod groups of both API groups.
     pub pod_groups: Vec<Entry<PodGroup>>,
-    /// CompositePodGroups.
     pub composite_pod_groups: Vec<Entry<CompositePodGroup>>,
     /// Placement policies of both kinds.
     pub placement_policies: Vec<Entry<PlacementPolicy>>,

@@ -7,9 +7,7 @@ use crate::read::manifest::display_name;
 /// A workload: its kind, version and content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// `apiVersion`.
     pub api_version: String,
-    /// The content.
     pub spec: WorkloadSpec,
     /// The content that this one replaced, from an earlier input.
     pub replaced: Option<Box<WorkloadSpec>>,
@@ -18,24 +16,16 @@ pub struct Workload {
 /// The content of a workload, by kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorkloadSpec {
-    /// A Deployment.
     Deployment(WorkloadObject),
-    /// A ReplicaSet.
     ReplicaSet(WorkloadObject),
-    /// A StatefulSet.
     StatefulSet(WorkloadObject),
-    /// A DaemonSet.
     DaemonSet(WorkloadObject),
-    /// A ReplicationController.
     ReplicationController(ReplicationController),
-    /// A Job.
     Job(Job),
-    /// A CronJob.
     CronJob(CronJob),
 }
 
 impl Workload {
-    /// The kind.
     pub fn kind(&self) -> Kind {
         match &self.spec {
             WorkloadSpec::Deployment(_) => Kind::Deployment,
@@ -48,7 +38,6 @@ impl Workload {
         }
     }
 
-    /// The metadata.
     pub fn metadata(&self) -> &ObjectMeta {
         match &self.spec {
             WorkloadSpec::Deployment(w)

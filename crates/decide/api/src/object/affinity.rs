@@ -9,13 +9,10 @@ use super::{Empty, LabelSelector, SelectorRequirement, nullable};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Affinity {
-    /// Node affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity: Option<NodeAffinity>,
-    /// Pod affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_affinity: Option<PodAffinity>,
-    /// Pod anti-affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_anti_affinity: Option<PodAffinity>,
 }
@@ -26,17 +23,14 @@ impl Empty for Affinity {
     }
 }
 
-/// Node affinity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeAffinity {
     /// Proposal only: required when scheduling, and enforced by eviction afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_during_scheduling_required_during_execution: Option<NodeSelector>,
-    /// Required when scheduling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
-    /// Preferred, with weights.
     #[serde(deserialize_with = "null_items", skip_serializing_if = "Vec::is_empty")]
     pub preferred_during_scheduling_ignored_during_execution: Vec<PreferredSchedulingTerm>,
 }
@@ -45,7 +39,6 @@ pub struct NodeAffinity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelector {
-    /// The terms.
     #[serde(with = "null_terms")]
     pub node_selector_terms: Vec<NodeSelectorTerm>,
     /// Annotation only: after how long a required selector becomes a preference, such as `5m`.
@@ -57,7 +50,6 @@ pub struct NodeSelector {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelectorTerm {
-    /// Requirements on node labels.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<SelectorRequirement>,
     /// Requirements on node fields: on `metadata.name` only in v1, on [`NODE_FIELDS`](crate::rules::NODE_FIELDS) in the
@@ -121,17 +113,14 @@ pub struct PreferredSchedulingTerm {
     pub match_expressions: Vec<SelectorRequirement>,
 }
 
-/// Pod affinity or anti-affinity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinity {
     /// Proposal only: required when scheduling, and enforced by eviction afterwards.
     #[serde(deserialize_with = "null_items", skip_serializing_if = "Vec::is_empty")]
     pub required_during_scheduling_required_during_execution: Vec<PodAffinityTerm>,
-    /// Required when scheduling.
     #[serde(deserialize_with = "null_items", skip_serializing_if = "Vec::is_empty")]
     pub required_during_scheduling_ignored_during_execution: Vec<PodAffinityTerm>,
-    /// Preferred, with weights.
     #[serde(deserialize_with = "null_items", skip_serializing_if = "Vec::is_empty")]
     pub preferred_during_scheduling_ignored_during_execution: Vec<WeightedPodAffinityTerm>,
 }
@@ -143,7 +132,6 @@ pub struct WeightedPodAffinityTerm {
     /// 1 to 100.
     #[serde(deserialize_with = "nullable")]
     pub weight: i32,
-    /// The term.
     #[serde(deserialize_with = "nullable")]
     pub pod_affinity_term: PodAffinityTerm,
 }

@@ -8,11 +8,9 @@ use serde_json::Value;
 use super::{LabelSelector, ObjectMeta, ResourceList, StringMap, Toleration, nullable};
 use crate::fenceposts::desired_healthy;
 
-/// A namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Namespace {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
 }
@@ -21,15 +19,12 @@ pub struct Namespace {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Service {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: ServiceSpec,
 }
 
-/// `spec` of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceSpec {
@@ -42,7 +37,6 @@ pub struct ServiceSpec {
     /// `None` for a headless service.
     #[serde(rename = "clusterIP", deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub cluster_ip: String,
-    /// Its ports.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<ServicePort>,
 }
@@ -61,7 +55,6 @@ impl ServiceSpec {
     }
 }
 
-/// A port of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServicePort {
@@ -71,7 +64,6 @@ pub struct ServicePort {
     /// `TCP` by default.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub protocol: String,
-    /// Its number.
     #[serde(deserialize_with = "nullable")]
     pub port: i32,
     /// Number or name of the port of the pods; the same number when absent.
@@ -83,15 +75,12 @@ pub struct ServicePort {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetworkPolicy {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: NetworkPolicySpec,
 }
 
-/// `spec` of a network policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetworkPolicySpec {
@@ -106,7 +95,6 @@ pub struct NetworkPolicySpec {
     pub egress: Vec<NetworkPolicyRule>,
 }
 
-/// A rule of a network policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetworkPolicyRule {
@@ -130,14 +118,11 @@ pub struct NetworkPolicyPeer {
     pub namespace_selector: Option<LabelSelector>,
 }
 
-/// A priority class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PriorityClass {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// The priority.
     #[serde(deserialize_with = "nullable")]
     pub value: i32,
     /// Whether this class is the default of pods without a class.
@@ -152,7 +137,6 @@ pub struct PriorityClass {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuntimeClass {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
     /// Name of the runtime's configuration on the nodes.
@@ -166,7 +150,6 @@ pub struct RuntimeClass {
     pub scheduling: Option<RuntimeClassScheduling>,
 }
 
-/// `overhead` of a runtime class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuntimeClassOverhead {
@@ -175,7 +158,6 @@ pub struct RuntimeClassOverhead {
     pub pod_fixed: ResourceList,
 }
 
-/// `scheduling` of a runtime class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuntimeClassScheduling {
@@ -187,29 +169,23 @@ pub struct RuntimeClassScheduling {
     pub tolerations: Vec<Toleration>,
 }
 
-/// A pod disruption budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudget {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: PodDisruptionBudgetSpec,
-    /// Status.
     #[serde(deserialize_with = "nullable")]
     pub status: PodDisruptionBudgetStatus,
 }
 
-/// `status` of a pod disruption budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudgetStatus {
     /// How many of its pods may be evicted now; none if no controller has counted them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruptions_allowed: Option<i32>,
-    /// Number of its pods that are healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_healthy: Option<i32>,
     /// Number of its pods that must be healthy.
@@ -220,11 +196,9 @@ pub struct PodDisruptionBudgetStatus {
     pub disrupted_pods: BTreeMap<String, Value>,
 }
 
-/// `spec` of a pod disruption budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudgetSpec {
-    /// The pods it covers.
     pub selector: Option<LabelSelector>,
     /// Number or percentage of pods that must stay available.
     #[serde(skip_serializing_if = "Value::is_null", deserialize_with = "nullable")]

@@ -27,7 +27,6 @@ pub struct Condition {
     /// Nodes: when the kubelet last reported the condition.
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_time: Option<Timestamp>,
-    /// When `status` changed last.
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
     /// The reason in one word.
@@ -57,13 +56,11 @@ impl Condition {
         }
     }
 
-    /// Whether `status` is `True`.
     pub fn is_true(&self) -> bool {
         self.status == "True"
     }
 }
 
-/// The condition of a type.
 pub fn find_condition<'a>(conditions: &'a [Condition], condition_type: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.condition_type == condition_type)
 }
@@ -83,7 +80,6 @@ pub fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
     conditions.push(new);
 }
 
-/// Removes the condition of a type.
 pub fn remove_condition(conditions: &mut Vec<Condition>, condition_type: &str) {
     conditions.retain(|condition| condition.condition_type != condition_type);
 }

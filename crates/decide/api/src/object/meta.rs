@@ -32,10 +32,8 @@ pub struct ObjectMeta {
     /// Number of changes of the specification; 0 when absent.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_zero")]
     pub generation: i64,
-    /// Labels.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: Shared<StringMap>,
-    /// Annotations.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: Shared<StringMap>,
     /// Owners; the one with `controller: true` manages the object.
@@ -56,7 +54,6 @@ pub struct ObjectMeta {
 }
 
 impl ObjectMeta {
-    /// The namespace and name.
     pub fn namespaced_name(&self) -> NamespacedName {
         NamespacedName::new(&self.namespace, &self.name)
     }
@@ -76,12 +73,10 @@ impl ObjectMeta {
         self.deletion_timestamp.is_some()
     }
 
-    /// The value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(String::as_str)
     }
 
-    /// The value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key).map(String::as_str)
     }
@@ -91,7 +86,6 @@ impl ObjectMeta {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PartialObjectMetadata {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
 }
@@ -103,13 +97,10 @@ pub struct OwnerReference {
     /// Group and version of the owner.
     #[serde(deserialize_with = "nullable")]
     pub api_version: String,
-    /// Kind of the owner.
     #[serde(deserialize_with = "nullable")]
     pub kind: String,
-    /// Name of the owner.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
-    /// Unique identifier of the owner.
     #[serde(deserialize_with = "nullable")]
     pub uid: String,
     /// Whether the owner manages the object.
@@ -143,7 +134,6 @@ pub struct LabelSelector {
     /// Equality requirements.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: StringMap,
-    /// Set-based requirements.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<SelectorRequirement>,
 }
@@ -160,7 +150,6 @@ pub struct SelectorRequirement {
     /// `In`, `NotIn`, `Exists`, `DoesNotExist`, and where allowed `Gt`, `Lt`, `VersionGt`, `VersionLt`.
     #[serde(deserialize_with = "nullable")]
     pub operator: String,
-    /// Values.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }

@@ -12,10 +12,8 @@ pub struct Monitor {
     /// Whether it is a ServiceMonitor.
     #[serde(skip)]
     pub selects_services: bool,
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: MonitorSpec,
 }

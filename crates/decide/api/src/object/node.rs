@@ -11,14 +11,11 @@ use crate::syntax::labels::{REGION, ZONE};
 /// `PodTopologyLabels`).
 pub const TOPOLOGY_LABELS: [&str; 2] = [REGION, ZONE];
 
-/// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Node {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: NodeSpec,
     /// Status. Nodes of one size may share it.
@@ -26,7 +23,6 @@ pub struct Node {
     pub status: Shared<NodeStatus>,
 }
 
-/// `spec` of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
@@ -36,7 +32,6 @@ pub struct NodeSpec {
     /// Whether the node is cordoned.
     #[serde(deserialize_with = "nullable")]
     pub unschedulable: bool,
-    /// Taints.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
 }
@@ -44,14 +39,11 @@ pub struct NodeSpec {
 /// The key of the taint that the node controller gives cordoned nodes.
 pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
-/// A taint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {
-    /// Key.
     #[serde(deserialize_with = "nullable")]
     pub key: String,
-    /// Value.
     #[serde(deserialize_with = "nullable")]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
@@ -59,7 +51,6 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// `status` of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
@@ -122,7 +113,6 @@ impl NodeSystemInfo {
     }
 }
 
-/// An image on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerImage {

@@ -42,7 +42,6 @@ pub const OTHER_SPEC_FIELDS: [&str; 2] = ["runtimeClassName", "os"];
 /// The lists of containers in `spec`. Of each container, placement reads the [`CONTAINER_FIELDS`].
 pub const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 
-/// The fields of a container that placement reads.
 pub const CONTAINER_FIELDS: [&str; 6] =
     ["name", "image", "resources", "ports", "restartPolicy", "restartPolicyRules"];
 
@@ -85,7 +84,6 @@ const RULE_ANNOTATIONS: [&str; 4] =
 /// others change often, and without effect on placement.
 pub const CONTAINER_STATUSES: [&str; 2] = ["containerStatuses", "initContainerStatuses"];
 
-/// The fields of a container status that placement reads.
 pub const CONTAINER_STATUS_FIELDS: [&str; 3] = ["name", "allocatedResources", "resources"];
 
 /// The types of the conditions that placement reads. The other conditions change often, and without effect on

@@ -48,17 +48,13 @@ pub fn node_rejection<'a>(phase: &str, reason: &'a str, message: &'a str) -> Opt
     (phase == "Failed" && is_rejection).then_some((reason, text.unwrap_or(message)))
 }
 
-/// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Pod {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: Shared<PodSpec>,
-    /// Status.
     #[serde(deserialize_with = "nullable")]
     pub status: Shared<PodStatus>,
 }
@@ -122,7 +118,6 @@ impl Pod {
     }
 }
 
-/// `spec` of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
@@ -132,13 +127,10 @@ pub struct PodSpec {
     /// Node labels required by equality.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: Shared<StringMap>,
-    /// Affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Shared<Affinity>>,
-    /// Tolerations.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Shared<Vec<Toleration>>,
-    /// Topology spread constraints.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub topology_spread_constraints: Shared<Vec<TopologySpreadConstraint>>,
     /// The scheduling profile that decides for the pod; empty before defaulting.
@@ -156,13 +148,11 @@ pub struct PodSpec {
     /// `PreemptLowerPriority` or `Never`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
-    /// Volumes.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub volumes: Shared<Vec<Volume>>,
     /// Init containers: they run in order before the containers. Sidecars among them keep running.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub init_containers: Shared<Vec<Container>>,
-    /// Containers.
     #[serde(deserialize_with = "nullable")]
     pub containers: Shared<Vec<Container>>,
     /// Name of the RuntimeClass that admission merges into the pod.
@@ -183,10 +173,8 @@ pub struct PodSpec {
     /// The operating system of the containers. No scheduler reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub os: Option<PodOs>,
-    /// Claims of devices.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub resource_claims: Shared<Vec<PodResourceClaim>>,
-    /// The group of pods that it is scheduled with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_group: Option<PodSchedulingGroup>,
 }
@@ -249,7 +237,6 @@ pub struct PodResourceClaim {
     /// Name in the pod.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
-    /// Name of the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_name: Option<String>,
     /// Name of the template. The name of the claim made from it is in the pod's status.
@@ -257,11 +244,9 @@ pub struct PodResourceClaim {
     pub resource_claim_template_name: Option<String>,
 }
 
-/// A group of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSchedulingGroup {
-    /// Name of the PodGroup.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub pod_group_name: String,
 }
@@ -270,16 +255,12 @@ pub struct PodSchedulingGroup {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
-    /// Name.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
-    /// Image.
     #[serde(deserialize_with = "nullable")]
     pub image: String,
-    /// Requests and limits.
     #[serde(deserialize_with = "nullable")]
     pub resources: ResourceRequirements,
-    /// Ports.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<ContainerPort>,
     /// `Always` on an init container makes it a sidecar.
@@ -306,14 +287,11 @@ impl Container {
     }
 }
 
-/// A container port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerPort {
-    /// Name.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Port inside the container.
     #[serde(deserialize_with = "nullable")]
     pub container_port: i32,
     /// Port on the node; 0 for none.
@@ -327,7 +305,6 @@ pub struct ContainerPort {
     pub protocol: String,
 }
 
-/// A toleration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Toleration {
@@ -348,7 +325,6 @@ pub struct Toleration {
     pub toleration_seconds: Option<i64>,
 }
 
-/// A topology spread constraint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologySpreadConstraint {
@@ -378,16 +354,13 @@ pub struct TopologySpreadConstraint {
     pub match_label_keys: Vec<String>,
 }
 
-/// A scheduling gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSchedulingGate {
-    /// Name.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
 }
 
-/// `status` of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
@@ -406,7 +379,6 @@ pub struct PodStatus {
     /// The node on which a scheduler preempts pods for this one.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub nominated_node_name: String,
-    /// Conditions.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Shared<Vec<Condition>>,
     /// The resources of the containers; containers without any are not kept.
@@ -449,7 +421,6 @@ pub struct PodResourceClaimStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeAllocatableResourceClaimStatus {
-    /// Name of the claim.
     #[serde(deserialize_with = "nullable")]
     pub resource_claim_name: String,
     /// Names of the containers that use it.
@@ -460,14 +431,12 @@ pub struct NodeAllocatableResourceClaimStatus {
     pub resources: ResourceList,
 }
 
-/// The claim of a pod's extended resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodExtendedResourceClaimStatus {
     /// Which requests of the claim are for which resources of which containers.
     #[serde(deserialize_with = "nullable")]
     pub request_mappings: Vec<ContainerExtendedResourceRequest>,
-    /// Name of the claim.
     #[serde(deserialize_with = "nullable")]
     pub resource_claim_name: String,
 }
@@ -476,10 +445,8 @@ pub struct PodExtendedResourceClaimStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerExtendedResourceRequest {
-    /// Name of the container.
     #[serde(deserialize_with = "nullable")]
     pub container_name: String,
-    /// Name of the extended resource.
     #[serde(deserialize_with = "nullable")]
     pub resource_name: String,
     /// Name of the request in the claim.
@@ -506,7 +473,6 @@ impl PodStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
-    /// Name of the container.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// Requests that the node has reserved.

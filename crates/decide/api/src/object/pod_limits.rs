@@ -95,7 +95,6 @@ pub(crate) fn constraint_entries(constraints: &[TopologySpreadConstraint]) -> us
     constraints.iter().map(entries).sum()
 }
 
-/// Entries of affinity rules.
 pub(crate) fn affinity_entries(affinity: &Affinity) -> usize {
     let node = affinity.node_affinity.iter();
     let of_nodes = node.map(|node| {

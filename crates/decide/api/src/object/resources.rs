@@ -10,7 +10,6 @@ use crate::syntax::quantity::Quantity;
 /// Resource name to quantity.
 pub type ResourceList = BTreeMap<String, Quantity>;
 
-/// Requests and limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceRequirements {

@@ -12,10 +12,8 @@ use super::{Condition, LabelSelector, ObjectMeta, StringMap, nullable};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Workload {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: WorkloadSpec,
 }
@@ -26,7 +24,6 @@ pub struct Workload {
 pub struct WorkloadSpec {
     /// Desired number of pods; 1 when absent. A DaemonSet has none.
     pub replicas: Option<i32>,
-    /// The pods it manages.
     pub selector: Option<LabelSelector>,
     /// The template of its pods.
     #[serde(deserialize_with = "nullable")]
@@ -71,7 +68,6 @@ impl UpdateStrategy {
     }
 }
 
-/// `rollingUpdate` of a strategy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RollingUpdate {
@@ -86,11 +82,9 @@ pub struct RollingUpdate {
     pub max_unavailable: Option<Box<Value>>,
 }
 
-/// StatefulSet ordinals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulSetOrdinals {
-    /// First ordinal.
     #[serde(deserialize_with = "nullable")]
     pub start: i32,
 }
@@ -99,15 +93,12 @@ pub struct StatefulSetOrdinals {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicationController {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: ReplicationControllerSpec,
 }
 
-/// `spec` of a ReplicationController.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicationControllerSpec {
@@ -125,18 +116,14 @@ pub struct ReplicationControllerSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Job {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: JobSpec,
-    /// Status.
     #[serde(deserialize_with = "nullable")]
     pub status: JobStatus,
 }
 
-/// `spec` of a Job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSpec {
@@ -160,7 +147,6 @@ pub struct JobSpec {
     pub template: Value,
 }
 
-/// `status` of a Job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
@@ -170,7 +156,6 @@ pub struct JobStatus {
     /// Indexes that have succeeded, such as `0-2,5`.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub completed_indexes: String,
-    /// Conditions.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -187,22 +172,18 @@ impl JobStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CronJob {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: CronJobSpec,
 }
 
-/// `spec` of a CronJob.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CronJobSpec {
     /// Whether the CronJob is suspended: it creates no Jobs.
     #[serde(deserialize_with = "nullable")]
     pub suspend: bool,
-    /// The template of its Jobs.
     #[serde(deserialize_with = "nullable")]
     pub job_template: Value,
 }

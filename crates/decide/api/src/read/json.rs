@@ -193,7 +193,6 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// Reads more.
     fn fill(&mut self) -> Result<(), ReadError> {
         (self.n_lines, self.n_columns) = self.position();
         self.buffer.drain(..self.at);

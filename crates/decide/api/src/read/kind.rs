@@ -5,59 +5,38 @@ use crate::object::{DeviceKind, VolumeKind};
 use crate::resource::{self, Resource, group_of};
 
 /// A kind that Berth reads, identified by group and name: a Knative `Service` is not one of them.
+#[allow(missing_docs, reason = "`Kind::of` has group and name of each")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// `v1` Node.
     Node,
-    /// `v1` Namespace.
     Namespace,
-    /// `v1` Pod.
     Pod,
-    /// `v1` Service.
     Service,
-    /// `networking.k8s.io` NetworkPolicy.
     NetworkPolicy,
-    /// `monitoring.coreos.com` PodMonitor.
     PodMonitor,
-    /// `monitoring.coreos.com` ServiceMonitor.
     ServiceMonitor,
-    /// `v1` ReplicationController.
     ReplicationController,
-    /// `apps` Deployment.
     Deployment,
-    /// `apps` ReplicaSet.
     ReplicaSet,
-    /// `apps` StatefulSet.
     StatefulSet,
-    /// `apps` DaemonSet.
     DaemonSet,
-    /// `batch` Job.
     Job,
-    /// `batch` CronJob.
     CronJob,
-    /// `scheduling.k8s.io` PriorityClass.
     PriorityClass,
-    /// `node.k8s.io` RuntimeClass.
     RuntimeClass,
-    /// `scheduling.k8s.io` PodGroup.
     PodGroup,
     /// `scheduling.k8s.io` Workload.
     GroupWorkload,
-    /// `scheduling.k8s.io` CompositePodGroup.
     CompositePodGroup,
     /// `scheduling.x-k8s.io` PodGroup.
     CoschedulingPodGroup,
-    /// `policy` PodDisruptionBudget.
     PodDisruptionBudget,
     /// An object that decides where pods with volumes may run.
     Volume(VolumeKind),
     /// An object of dynamic resource allocation.
     Device(DeviceKind),
-    /// `scheduling.berth.dev` PlacementPolicy.
     PlacementPolicy,
-    /// `scheduling.berth.dev` ClusterPlacementPolicy.
     ClusterPlacementPolicy,
-    /// `kubescheduler.config.k8s.io` KubeSchedulerConfiguration.
     KubeSchedulerConfiguration,
 }
 

@@ -54,6 +54,9 @@ pub struct JsonError {
     pub error: serde_json::Error,
 }
 
+/// What the message about a field begins with that is not known.
+const UNKNOWN: &str = "unknown field";
+
 /// A field with a wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError(Box<Inner>);
@@ -97,12 +100,22 @@ impl ValueError {
         path
     }
 
-    /// The wrong value.
     pub(super) fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         self.0.path.iter().rev().try_fold(value, |value, segment| match segment {
             Segment::Index(index) => value.get(index),
             Segment::Key(key) => value.get(key),
         })
+    }
+
+    /// Removes the field that is not known; `false` if something else is wrong.
+    pub(crate) fn remove_unknown(&self, value: &mut Value) -> bool {
+        let Some((Segment::Key(name), parents)) = self.0.path.split_first() else { return false };
+        let parent = parents.iter().rev().try_fold(value, |value, segment| match segment {
+            Segment::Index(index) => value.get_mut(index),
+            Segment::Key(key) => value.get_mut(key),
+        });
+        let fields = parent.and_then(Value::as_object_mut).filter(|_| self.0.message.starts_with(UNKNOWN));
+        fields.is_some_and(|fields| fields.remove(name).is_some())
     }
 
     #[cold]
@@ -249,7 +262,7 @@ impl<'de> Deserializer<'de> for ValueReader<'de> {
         if let Value::Object(fields) = self.value
             && let Some(name) = fields.keys().find(|name| self.is_strict && !known.contains(&name.as_str()))
         {
-            let error = ValueError::custom(format!("unknown field; {}", suggestion(name, known)));
+            let error = ValueError::custom(format!("{UNKNOWN}; {}", suggestion(name, known)));
             return Err(error.at(Segment::Key(shortened(name))));
         }
         self.deserialize_map(visitor)

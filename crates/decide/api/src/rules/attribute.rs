@@ -27,7 +27,6 @@ pub fn annotation_key(name: &str) -> String {
     format!("{ANNOTATION}{name}]")
 }
 
-/// The key of a field.
 pub(super) fn field_key(path: &str) -> String {
     format!(".{path}")
 }

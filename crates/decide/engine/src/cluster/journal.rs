@@ -33,7 +33,6 @@ impl Cluster {
         }
     }
 
-    /// The namespace and name of a prepared pod.
     pub(super) fn name_of(&self, pod: &PreparedPod) -> NamespacedName {
         NamespacedName::new(self.state.symbols.text(pod.namespace), pod.name())
     }

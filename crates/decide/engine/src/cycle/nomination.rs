@@ -28,7 +28,6 @@ pub(crate) struct Nomination {
     victims: DeviceUsers,
 }
 
-/// Pods nominated to nodes.
 #[derive(Clone, Default)]
 pub(crate) struct Nominations {
     /// Shared with the decisions that are being made.
@@ -67,7 +66,6 @@ impl Nominations {
         self.by_node.is_empty()
     }
 
-    /// Number of nominated pods.
     pub(crate) fn len(&self) -> usize {
         self.by_pod.len()
     }

@@ -62,7 +62,6 @@ pub(crate) struct DevicesInUse {
 /// Devices that are not to be chosen, by pool and name.
 pub(crate) type AvoidedDevices = BTreeSet<(PoolName, Arc<str>)>;
 
-/// The use of the devices of a pool.
 #[derive(Clone, Copy)]
 pub(super) struct PoolUse<'a> {
     of_state: &'a HashMap<Arc<str>, DeviceUse>,

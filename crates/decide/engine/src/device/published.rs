@@ -83,7 +83,6 @@ impl Condition {
 /// The driver, attributes and capacities.
 type ModelKey<'a> = (&'a str, BTreeMap<String, String>, BTreeMap<String, Quantity>);
 
-/// The devices of a node.
 pub(crate) fn devices_of(state: &State, node: &NodeRecord) -> DevicesOfNode {
     let claims = state.devices.claims_by_device();
     let mut found = DevicesOfNode::default();

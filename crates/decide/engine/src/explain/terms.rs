@@ -120,7 +120,6 @@ fn devices_key(verdict: &Verdict) -> Option<TermKey> {
 /// The position of each domain in [`TermSummary::domains`].
 type DomainIndex = HashMap<TopologyPair, usize>;
 
-/// All summaries so far.
 #[derive(Default)]
 pub(super) struct Summaries(BTreeMap<TermKey, (TermSummary, DomainIndex)>);
 

@@ -23,10 +23,8 @@ pub(super) struct Choices {
     pub(super) tried: SmallVec<[NodeId; 2]>,
     /// The nodes that are left, the best last, once they have been listed.
     pub(super) rest: Option<Vec<NodeId>>,
-    /// Why it is unschedulable.
     pub(super) failure: Option<Outcome>,
     pub(super) skipped: bool,
-    /// Where it is now.
     pub(super) current: Option<NodeId>,
     pub(super) devices: DeviceChoices,
 }

@@ -29,7 +29,6 @@ pub(super) struct Domain {
     pub(super) sums: Sums,
 }
 
-/// Sums over nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Sums {
     /// What they have in use, if placements are scored.
@@ -37,7 +36,6 @@ pub(super) struct Sums {
     pub(super) free: Free,
 }
 
-/// What nodes have free.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Free {
     milli_cpu: i64,
@@ -149,7 +147,6 @@ pub(super) fn domains(
 #[derive(Default)]
 pub(crate) struct DomainTables(Vec<DomainTable>);
 
-/// Tables that are kept.
 const MAX_TABLES: usize = 8;
 
 struct DomainTable {

@@ -137,7 +137,6 @@ impl MemberFailure {
     }
 }
 
-/// What a group is decided by.
 pub(crate) struct Deciding<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) views: &'a mut Views,

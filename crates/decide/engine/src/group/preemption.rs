@@ -104,7 +104,6 @@ fn search(
     best
 }
 
-/// A victim.
 struct Evicted {
     pod: PreparedPod,
     node: Arc<str>,

@@ -55,7 +55,6 @@ struct Class {
     neighbours: Vec<Neighbour>,
 }
 
-/// A running pod.
 struct Running {
     pod: PreparedPod,
     class: ClassId,

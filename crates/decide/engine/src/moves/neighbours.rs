@@ -29,7 +29,6 @@ struct Term {
     is_local: bool,
 }
 
-/// The neighbours of all classes.
 pub(super) fn of_all(state: &State, classes: &[Class]) -> Vec<Vec<Neighbour>> {
     let mut terms: FxHashMap<MatcherId, Vec<Term>> = FxHashMap::default();
     let mut repelled: FxHashMap<MatcherId, Vec<ClassId>> = FxHashMap::default();

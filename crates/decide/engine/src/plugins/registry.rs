@@ -30,7 +30,6 @@ use crate::state::rule_set::RuleSet;
 use crate::state::rule_set::profile::ProfileState;
 use crate::verdict::ViolatedRule;
 
-/// All rules.
 pub(super) const RULES: &[RuleEntry] = &[
     RuleEntry::of::<NodeUnschedulable>(),
     RuleEntry::of::<NodeName>(),
@@ -172,7 +171,6 @@ impl Weighted<'_> {
     }
 }
 
-/// Runs `preFilter`.
 pub(crate) fn pre_filter(context: Context<'_>) -> PreFilter {
     let mut result = PreFilter::AllNodes;
     for rule in context.profile.profile.pre_filter.iter().filter_map(|plugin| rule(*plugin)) {

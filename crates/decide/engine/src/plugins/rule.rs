@@ -204,7 +204,6 @@ pub(crate) trait Scorer {
 
 /// The result of the rules that look at the pod before the nodes are filtered.
 pub(crate) enum PreFilter {
-    /// All nodes are filtered.
     AllNodes,
     /// Only the nodes with these names are filtered: the plugin has excluded the others.
     Nodes(Plugin, Vec<String>),

@@ -45,7 +45,6 @@ enum Result {
     NotHelpful,
     NoVictims,
     StillRejected(usize),
-    /// It costs at least this.
     AtLeast(Cost),
     /// It costs this, with the use of budgets by pods of lower priority.
     Costs(Cost, Used),

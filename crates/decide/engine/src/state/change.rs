@@ -72,7 +72,6 @@ pub(crate) enum VolumeChange {
     InUse(Arc<str>),
 }
 
-/// What of a node changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeParts {
     pub(crate) labels: bool,
@@ -188,7 +187,6 @@ impl Epochs {
 /// Free volumes beyond this many that offer the same are not told apart by their number.
 pub(crate) const MAX_ALIKE: usize = 4;
 
-/// Entries kept at least.
 const MIN_KEPT: usize = 1 << 16;
 
 impl ChangeLog {

@@ -123,7 +123,6 @@ impl Groups {
 }
 
 impl State {
-    /// The group of a pod.
     pub(super) fn membership(&self, pod: &Pod) -> Option<Membership> {
         let key = GroupKey::of(pod, self.settings.extensions)?;
         Some(Membership { key: Arc::new(key), priority: pod.spec.priority.unwrap_or(0) })

@@ -96,7 +96,6 @@ pub(crate) struct State {
     freed: Vec<Freed>,
     /// Searches for groups that ended at their limit.
     pub(crate) n_cut_group_searches: u64,
-    /// The empty text.
     pub(crate) empty: Symbol,
 }
 
@@ -106,7 +105,6 @@ impl State {
         State { ended: Ended::default(), recorded: None, tracked: None, ..self.clone() }
     }
 
-    /// An empty cluster.
     pub(crate) fn new(settings: Settings) -> State {
         let mut symbols = Symbols::default();
         let profiles = settings.config.profiles.iter();

@@ -85,7 +85,6 @@ impl State {
         self.change_service(&service.metadata.namespace, &service.metadata.name, selector);
     }
 
-    /// Removes a service.
     pub(crate) fn remove_service(&mut self, namespace: &str, name: &str) {
         self.change_service(namespace, name, None);
     }

@@ -249,7 +249,6 @@ impl Views {
         dropped.into_iter().for_each(|key| self.remove(key));
     }
 
-    /// Number of views.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }

@@ -174,7 +174,6 @@ impl<T> RejectionViews<T> {
         });
     }
 
-    /// Number of views.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }

@@ -66,7 +66,6 @@ pub(crate) type AttachRule = (Arc<str>, Option<InTreePlugin>, i64);
 /// What a bound volume requires.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum BoundRule {
-    /// It does not exist.
     Missing,
     Affinity {
         affinity: Option<Arc<NodeSelectorMatcher>>,

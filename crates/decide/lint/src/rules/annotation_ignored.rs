@@ -20,7 +20,6 @@ const OLD: [(&str, &str); 4] = [
     ("scheduler.alpha.kubernetes.io/preferAvoidPods", "taints and tolerations"),
 ];
 
-/// The scheduler of the pods.
 fn scheduler_of<'a>(subject: &'a Subject<'_>) -> &'a str {
     match subject.pod.spec.scheduler_name.as_str() {
         "" => DEFAULT_SCHEDULER_NAME,

@@ -90,7 +90,6 @@ fn fields_of_gates(input: &LintInput<'_>, findings: &mut Findings) {
     }
 }
 
-/// Selectors that do not compile.
 fn invalid_selectors(
     object: &Object<'_>,
     path: &str,

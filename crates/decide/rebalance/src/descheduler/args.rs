@@ -17,7 +17,6 @@ pub(super) fn unsigned<'a>(fields: &mut Fields<'a>, name: &'static str) -> Optio
     Some((node, number.ok()?))
 }
 
-/// A text that is one of these.
 pub(super) fn one_of<'a>(node: &Node<'a>, known: &[&str]) -> Option<&'a str> {
     let text = node.string()?;
     if known.contains(&text) {

@@ -30,9 +30,7 @@ use crate::movable::Movable;
 use crate::request::Request;
 use crate::threshold::Threshold;
 
-/// `apiVersion` of a policy.
 pub const API_VERSION: &str = "descheduler/v1alpha2";
-/// `kind` of a policy.
 pub const KIND: &str = "DeschedulerPolicy";
 
 /// What a policy asks for.

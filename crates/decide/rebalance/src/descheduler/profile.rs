@@ -101,7 +101,6 @@ fn nothing<'a>(no_args: &'a Value, of: &Node<'a>) -> Node<'a> {
     Node { value: no_args, path: format!("{}: args", of.path), findings: of.findings }
 }
 
-/// The entries of `pluginConfig`.
 fn read_configs<'a>(profile: &mut Fields<'a>, notes: &mut Notes<'_>) -> Vec<Config<'a>> {
     let mut configs: Vec<Config<'a>> = Vec::new();
     for entry in profile.items("pluginConfig") {

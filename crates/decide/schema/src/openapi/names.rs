@@ -6,7 +6,6 @@ use crate::definitions::{self, REFERENCE};
 
 pub(super) const PATCH_DEFINITION: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
-/// The name of a kind's definition.
 pub(super) fn definition_of(group: &str, version: &str, kind: &str) -> Option<String> {
     let found =
         definitions::types().iter().find(|k| k.group == group && k.version == version && k.kind == kind);

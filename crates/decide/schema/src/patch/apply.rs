@@ -27,7 +27,6 @@ const MAX_ANNOTATIONS: usize = 256 * 1024;
 /// Why an object cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// The body cannot be applied.
     #[error(transparent)]
     Patch(#[from] PatchError),
     /// Other managers own fields that would change: 409, `Conflict`.

@@ -30,7 +30,6 @@ const ALWAYS_THERE: &[&str] = &[
     "updateStrategy",
 ];
 
-/// The differences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Comparison {
     /// Fields that only the first version has.

@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 
 const SELF: &str = ".";
 
-/// A set of fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldSet {
     /// Whether the field itself is in the set; the root never is.

@@ -178,7 +178,6 @@ fn is_well_formed(entry: &Value) -> bool {
         && (entry["fieldsV1"].is_null() || FieldSet::parse(&entry["fieldsV1"]).is_some())
 }
 
-/// The entries of an object.
 fn entries_of(object: &Value) -> &[Value] {
     object["metadata"]["managedFields"].as_array().map_or(&[], Vec::as_slice)
 }
@@ -209,7 +208,6 @@ fn sort_key(entry: &Value) -> [&str; 5] {
     ["operation", "time", "manager", "apiVersion", "subresource"].map(|field| text(entry, field))
 }
 
-/// The fields of an entry.
 pub(super) fn fields_of(entry: &Value) -> FieldSet {
     FieldSet::parse(&entry["fieldsV1"]).unwrap_or_default()
 }

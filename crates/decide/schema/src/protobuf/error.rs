@@ -14,7 +14,6 @@ pub enum ProtobufError {
     UnknownKind {
         /// Group and version.
         api_version: String,
-        /// Kind.
         kind: String,
     },
 }

@@ -18,7 +18,6 @@ pub(crate) const CHANGE: &[&str] = &["get", "patch", "update"];
 /// The storage of a resource's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// In its own collection.
     Own,
     /// In the collection of another resource, whose objects are converted.
     Shared(&'static Resource),
@@ -63,7 +62,6 @@ impl GeneratedType {
     }
 }
 
-/// A subresource.
 #[derive(Clone, Copy, Debug)]
 pub struct Subresource {
     /// The last segment of its path, such as `status`.
@@ -98,9 +96,7 @@ pub struct Resource {
     pub categories: &'static [&'static str],
     /// The verbs, as discovery lists them.
     pub verbs: &'static [&'static str],
-    /// Subresources.
     pub subresources: &'static [Subresource],
-    /// The storage of the objects.
     pub storage: Storage,
     /// Whether an update of a missing object creates it.
     pub create_on_update: bool,
@@ -119,7 +115,6 @@ pub struct Custom {
     pub slot: usize,
     /// The name of one object.
     pub singular: &'static str,
-    /// The kind of a list.
     pub list_kind: &'static str,
     /// Whether the resource has other versions, so that stored objects may have another `apiVersion`.
     pub several: bool,

@@ -118,8 +118,7 @@ const NEW_EVENT_FIELDS: &[SelectableField] = &[
 
 macro_rules! resources {
     ($($name:ident: $base:ident($type:ty) { $($field:ident: $value:expr),* $(,)? })*) => {
-        $(#[allow(missing_docs, reason = "berth_api::resource documents the constant of the same name")]
-        pub static $name: Resource = Resource { $($field: $value,)* ..$base::<$type>(names::$name) };)*
+        $(pub static $name: Resource = Resource { $($field: $value,)* ..$base::<$type>(names::$name) };)*
 
         /// All resources, grouped by API group in the order of discovery.
         pub static RESOURCES: &[&Resource] = &[$(&$name),*];
@@ -286,7 +285,6 @@ resources! {
 /// Pod metrics. They are computed, and no part of the table: an aggregated API server serves them beside kube-apiserver.
 pub static POD_METRICS: Resource =
     Resource { verbs: READ, storage: Storage::None, ..Resource::new(names::POD_METRICS) };
-/// Node metrics.
 pub static NODE_METRICS: Resource =
     Resource { verbs: READ, storage: Storage::None, ..Resource::new(names::NODE_METRICS) };
 /// The resources of `metrics.k8s.io`.

@@ -133,7 +133,6 @@ pub(super) fn like(node: &Node, name: &str) -> Node {
     new
 }
 
-/// A name of an added node.
 fn new_name(taken: impl Fn(&str) -> bool) -> Option<String> {
     let names = (1..=MAX_ADDED).map(|i| if i == 1 { NEW.to_owned() } else { format!("{NEW}-{i}") });
     names.into_iter().find(|name| !taken(name))

@@ -278,7 +278,6 @@ impl std::fmt::Display for Change {
 }
 
 impl Change {
-    /// What it reaches.
     fn reach(&self) -> Reach {
         match self {
             Change::Uncordon { .. }

@@ -148,7 +148,6 @@ impl Simulation {
     }
 }
 
-/// The pod with the changes of a repair.
 fn changed_pod(pod: &Pod, repair: &Repair) -> Option<Pod> {
     let mut pod = pod.clone();
     if !repair.patch.is_empty() {

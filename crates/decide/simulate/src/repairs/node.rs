@@ -303,7 +303,6 @@ impl Labels<'_, '_> {
     }
 }
 
-/// The node with changes of it.
 pub(super) fn changed_node(node: &Node, changes: &[Change]) -> Node {
     let mut changed = node.clone();
     for change in changes {

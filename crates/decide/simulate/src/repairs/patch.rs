@@ -25,7 +25,6 @@ impl PodPatch {
         PodPatch { object, operations: Vec::new() }
     }
 
-    /// The changed pod.
     pub(super) fn pod(&self) -> Option<Pod> {
         from_value(&self.object).ok()
     }

@@ -21,7 +21,6 @@ use super::trial::{Problem, Trial};
 
 /// Number of changed pods that are tried.
 const MAX_TRIES: usize = 100;
-/// Number of rules that a repair relaxes.
 const MAX_RELAXED: usize = 50;
 /// Number of rules up to which all small sets of them are tried.
 const MAX_FOR_ALL_SETS: usize = 8;

@@ -30,7 +30,6 @@ pub struct Difference {
     pub got: String,
 }
 
-/// Compares one step.
 pub(super) struct Comparison<'a> {
     pub scenario: &'a str,
     pub pod: &'a str,

@@ -157,7 +157,6 @@ impl<'a> ExclusiveOwners<'a> {
     }
 }
 
-/// Pairs of owners.
 #[derive(Clone, Copy)]
 pub(super) struct OwnerPairs<'a> {
     pub not_counted: Option<NotCounted>,

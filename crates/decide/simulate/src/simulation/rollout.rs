@@ -86,9 +86,7 @@ pub(crate) enum Strategy {
     Recreate,
     /// A Deployment.
     RollingUpdate(Bounds, Option<Box<Progress>>),
-    /// A StatefulSet.
     StatefulSet(Spec, Members),
-    /// A DaemonSet.
     DaemonSet(Bounds, DaemonNodes),
 }
 
@@ -101,7 +99,6 @@ pub(crate) struct Members {
     pub changed: BTreeSet<i64>,
 }
 
-/// The nodes of a DaemonSet.
 #[derive(Clone, Default)]
 pub(crate) struct DaemonNodes {
     /// The state of each node.

@@ -78,13 +78,11 @@ pub struct Simulation {
     pub(super) group_placements: BTreeMap<GroupKey, GroupPlacement>,
     /// The placement policies of the input.
     pub(crate) policies: Arc<[PlacementPolicy]>,
-    /// Its runtime classes.
     pub(crate) runtime_classes: Arc<[RuntimeClass]>,
     /// The number of pods that got rules of a placement policy.
     pub(super) policy_uses: BTreeMap<String, usize>,
     /// The workloads whose template a later input changed, and the number of their pods before.
     pub(super) rolled_out: Vec<(String, usize)>,
-    /// The rollouts to come.
     pub(crate) rollouts: Vec<Rollout>,
     /// Pods that left their nodes, where that is to be undone.
     pub(super) vacated: Option<Vec<Vacated>>,

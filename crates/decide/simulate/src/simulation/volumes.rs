@@ -134,7 +134,6 @@ impl Volumes {
         true
     }
 
-    /// The warnings about assumptions.
     pub(super) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }

@@ -110,7 +110,6 @@ impl Findings {
     }
 }
 
-/// `status` of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PolicyStatus {

@@ -11,9 +11,7 @@ use berth_engine::Settings;
 
 pub use berth_api::config::ConfigErrors;
 
-/// `apiVersion` of the file.
 pub const API_VERSION: &str = "admission.berth.dev/v1alpha1";
-/// `kind` of the file.
 pub const KIND: &str = "AdmissionPolicy";
 
 /// Everything that can be chosen. The default is what holds without a file.
@@ -62,11 +60,9 @@ pub struct Policy {
 /// What happens to a pod that breaks a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is refused.
     Reject,
     /// It is created, with a warning.
     Warn,
-    /// Nothing.
     Allow,
 }
 
@@ -77,7 +73,6 @@ pub struct RuleLimits {
     pub action: Action,
     /// Entries of each field of a pod that lists rules.
     pub pod: PodLimits,
-    /// Taints of a node.
     pub max_taints: usize,
 }
 
@@ -92,7 +87,6 @@ impl Default for RuleLimits {
 pub struct LabelConvention {
     /// What happens to pods that lack one.
     pub action: Action,
-    /// The keys.
     pub labels: RequiredLabels,
 }
 
@@ -103,15 +97,12 @@ pub struct TrustedUsers {
     pub action: Action,
     /// Topology keys that all users may use.
     pub topology_keys: Vec<String>,
-    /// Trusted users, by name.
     pub users: Vec<String>,
-    /// Trusted groups.
     pub groups: Vec<String>,
     /// Trusted service accounts, as `NAMESPACE/NAME`.
     pub service_accounts: Vec<String>,
 }
 
-/// The guard of bindings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindingGuard {
     /// The rules that a binding must keep.
@@ -147,7 +138,6 @@ pub enum GuardedRule {
 }
 
 impl GuardedRule {
-    /// All of them.
     pub const ALL: [GuardedRule; 3] =
         [GuardedRule::NodeAffinity, GuardedRule::InterPodAffinity, GuardedRule::PodTopologySpread];
 }
@@ -172,7 +162,6 @@ pub struct Budget {
 pub struct BlastRadiusLimit {
     /// Which domain of the term is taken.
     pub measure: Measure,
-    /// Number of nodes.
     pub nodes: Option<u64>,
     /// Number of running pods.
     pub pods: Option<u64>,
@@ -183,7 +172,6 @@ pub struct BlastRadiusLimit {
 pub struct ExclusiveNodesLimit {
     /// What a pod is charged that has no node yet.
     pub charge: Measure,
-    /// Number of nodes.
     pub nodes: Option<u64>,
     /// CPU of these nodes.
     pub cpu: Option<Quantity>,
@@ -196,7 +184,6 @@ pub struct ExclusiveNodesLimit {
 pub enum Measure {
     /// The largest that there is.
     Largest,
-    /// The average.
     Average,
     /// The one that the engine would select now; if none is feasible, the largest.
     Actual,
@@ -240,7 +227,6 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The budget of a namespace.
     pub fn budget(&self, namespace: &str) -> Option<&Budget> {
         let named = self.budgets.iter().find(|b| b.namespaces.iter().any(|n| n == namespace));
         named.or_else(|| self.budgets.iter().find(|b| b.namespaces.is_empty()))

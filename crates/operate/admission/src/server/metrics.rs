@@ -14,7 +14,6 @@ use crate::answer::{Answer, ReviewError};
 use crate::quota::QuotaMetrics;
 use crate::review::Endpoint;
 
-/// The metrics of a server.
 pub(super) struct Metrics {
     registry: Registry,
     reviews: Family<Labels<2>, Counter>,

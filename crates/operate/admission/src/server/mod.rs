@@ -31,22 +31,18 @@ pub struct ServerOptions {
     pub listen: SocketAddr,
     /// Where `/healthz`, `/readyz` and `/metrics` are served without TLS; nowhere without it.
     pub health_listen: Option<SocketAddr>,
-    /// The certificate.
     pub certificate: CertificateSource,
     /// Interval of the check for changed certificate files.
     pub reload_interval: Duration,
-    /// Limits on requests.
     pub limits: Limits,
 }
 
-/// Limits on connections and bodies.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Largest body in bytes. The review of an update holds the object twice.
     pub body_bytes: usize,
     /// How long the body of a request may take.
     pub body_timeout: Duration,
-    /// Limits on connections.
     pub connections: ConnectionLimits,
 }
 
@@ -73,24 +69,15 @@ impl ServerOptions {
     }
 }
 
-/// Why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// An address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// There is no certificate to serve with.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// A file cannot be written.
     #[error("{path}: {source}", path = path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// It broke down.
+    Write { path: PathBuf, source: io::Error },
     #[error("the webhook server broke down: {0}")]
     Broken(String),
 }
@@ -105,7 +92,6 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where webhooks are served.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -17,7 +17,6 @@ use crate::answer::ReviewError;
 use crate::request::AdmissionRequest;
 use crate::review::Endpoint;
 
-/// The webhook server.
 pub(super) struct Server {
     pub(super) admission: Arc<AdmissionController>,
     pub(super) metrics: Arc<Metrics>,

@@ -10,7 +10,6 @@ use berth_api::syntax::labels::HOSTNAME;
 /// A pod that requires an exclusive node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExclusivePod {
-    /// Its node.
     pub(crate) node: Option<String>,
     /// The only node it may use, if its rules allow just one.
     pub(crate) pinned: Option<String>,

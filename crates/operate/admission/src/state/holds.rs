@@ -6,13 +6,9 @@ use std::time::Instant;
 /// A pod with an allowed binding that the state does not show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Namespace of the pod.
     pub namespace: String,
-    /// Name of the pod.
     pub name: String,
-    /// Uid of the pod.
     pub uid: String,
-    /// The node.
     pub node: String,
     /// Until when it counts, unless it is seen before.
     pub until: Instant,
@@ -47,7 +43,6 @@ impl Holds {
         self.held.remove(key).is_some()
     }
 
-    /// Removes the expired holds.
     pub(crate) fn expired(&mut self, now: Instant) -> Vec<Hold> {
         let mut expired = Vec::new();
         while let Some((until, _)) = self.ends.front()

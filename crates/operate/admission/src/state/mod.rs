@@ -104,7 +104,6 @@ impl State {
         self.nodes.set(node);
     }
 
-    /// A node was deleted.
     pub fn node_deleted(&mut self, name: &str) {
         self.nodes.remove(name);
     }
@@ -166,7 +165,6 @@ impl State {
         Some(members.map(|(_, other)| other.clone()).collect())
     }
 
-    /// Releases expired held bindings.
     pub(crate) fn expire(&mut self, now: Instant) {
         for hold in self.holds.expired(now) {
             self.cluster.remove_pod(&hold.namespace, &hold.name);

@@ -47,12 +47,10 @@ impl<T: HasMetadata> Default for Cache<T> {
 }
 
 impl<T: HasMetadata, I: Eq + Hash> Cache<T, I> {
-    /// An empty cache.
     pub fn new(indexer: Indexer<T, I>) -> Self {
         Cache { indexer, state: RwLock::new(State { objects: HashMap::new(), indexes: HashMap::new() }) }
     }
 
-    /// The object of this name.
     pub fn get(&self, key: &NamespacedName) -> Option<Arc<T>> {
         self.read().objects.get(key).cloned()
     }
@@ -62,7 +60,6 @@ impl<T: HasMetadata, I: Eq + Hash> Cache<T, I> {
         self.read().objects.contains_key(key)
     }
 
-    /// Number of objects.
     pub fn n_objects(&self) -> usize {
         self.read().objects.len()
     }
@@ -91,7 +88,6 @@ impl<T: HasMetadata, I: Eq + Hash> Cache<T, I> {
         old
     }
 
-    /// Removes an object.
     pub fn remove(&self, key: &NamespacedName) -> Option<Arc<T>> {
         let mut state = self.write();
         let old = state.objects.remove(key);

@@ -15,7 +15,6 @@ pub struct ChangedKeys {
 }
 
 impl ChangedKeys {
-    /// Adds a name.
     pub fn add(&self, key: NamespacedName) {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
         self.changed.notify_one();

@@ -10,11 +10,8 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ObservedObject {
-    /// Metadata.
     pub metadata: ObjectMeta,
-    /// Specification.
     pub spec: ObservedSpec,
-    /// Status.
     pub status: ObservedStatus,
 }
 
@@ -24,7 +21,6 @@ pub struct ObservedObject {
 pub struct ObservedSpec {
     /// The node; empty while the pod is pending.
     pub node_name: String,
-    /// Priority.
     pub priority: Option<i32>,
 }
 
@@ -32,13 +28,11 @@ pub struct ObservedSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObservedStatus {
-    /// Phase.
     pub phase: String,
     /// Why a pod has this phase, in one word.
     pub reason: String,
     /// Why a pod has this phase.
     pub message: String,
-    /// Conditions.
     pub conditions: Vec<Condition>,
     /// The node on which a scheduler preempts pods for this one.
     pub nominated_node_name: String,
@@ -47,12 +41,10 @@ pub struct ObservedStatus {
 crate::has_metadata!(ObservedObject);
 
 impl ObservedObject {
-    /// Whether a node is ready.
     pub fn is_ready(&self) -> bool {
         find_condition(&self.status.conditions, "Ready").is_some_and(Condition::is_true)
     }
 
-    /// The node of a pod.
     pub fn node(&self) -> Option<&str> {
         Some(self.spec.node_name.as_str()).filter(|node| !node.is_empty())
     }

@@ -42,7 +42,6 @@ impl<T: HasMetadata, I: Eq + Hash> Informer<T, I> {
         Informer { options, cache: Arc::new(Cache::new(indexer)), handlers: Vec::new(), synced }
     }
 
-    /// The informer's cache.
     pub fn cache(&self) -> Arc<Cache<T, I>> {
         self.cache.clone()
     }
@@ -52,7 +51,6 @@ impl<T: HasMetadata, I: Eq + Hash> Informer<T, I> {
         self.synced.subscribe()
     }
 
-    /// Adds a handler.
     pub fn on_change(&mut self, handler: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
         self.handlers.push(Box::new(handler));
     }

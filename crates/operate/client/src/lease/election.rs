@@ -40,7 +40,6 @@ pub(super) struct Election {
 }
 
 impl Election {
-    /// The lease was read.
     pub(super) fn observe(&mut self, record: Record, now: Instant) {
         match &self.observed {
             Some((known, _)) if *known == record => {}
@@ -65,7 +64,6 @@ impl Election {
         (record.holder != identity && !record.holder.is_empty()).then(|| *since + record.duration)
     }
 
-    /// The last observed holder.
     pub(super) fn holder(&self) -> &str {
         self.observed.as_ref().map(|(record, _)| record.holder.as_str()).unwrap_or_default()
     }

@@ -22,12 +22,9 @@ use self::election::{Election, Record, held_by};
 use crate::call::{self, CallError};
 use crate::outage_log;
 
-/// Options of a leader election.
 #[derive(Clone, Debug)]
 pub struct LeaseOptions {
-    /// Namespace of the Lease.
     pub namespace: String,
-    /// Name of the Lease.
     pub name: String,
     /// Identity of this process; unique among all candidates.
     pub identity: String,
@@ -260,7 +257,60 @@ fn now() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response, StatusCode};
+    use http_body_util::BodyExt as _;
+    use kube::client::Body;
+    use tokio::sync::mpsc;
+
     use super::*;
+
+    /// An API server with one lease. It tells of each write, and does not answer it if `is_silent` once.
+    fn server(stored: Arc<Mutex<Value>>, is_silent: bool) -> (kube::Client, mpsc::UnboundedReceiver<Value>) {
+        let (writes, written) = mpsc::unbounded_channel();
+        let answers = Arc::new(Mutex::new(!is_silent));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (stored, answers, writes) = (stored.clone(), answers.clone(), writes.clone());
+            async move {
+                if request.method() != Method::GET {
+                    let sent = request.into_body().collect().await.unwrap().to_bytes();
+                    let sent: Value = serde_json::from_slice(&sent).unwrap();
+                    *stored.lock().unwrap() = sent.clone();
+                    writes.send(sent).unwrap();
+                    let answers = std::mem::replace(&mut *answers.lock().unwrap(), true);
+                    if !answers {
+                        std::future::pending::<()>().await;
+                    }
+                }
+                let lease = stored.lock().unwrap().to_string();
+                let status = if lease == "null" { StatusCode::NOT_FOUND } else { StatusCode::OK };
+                let body = Body::from(lease.into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap())
+            }
+        });
+        (kube::Client::new(service, "default"), written)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_released_at_the_end_also_if_its_writing_was_interrupted() {
+        for is_silent in [false, true] {
+            let stored: Arc<Mutex<Value>> = Arc::default();
+            let (client, mut written) = server(stored.clone(), is_silent);
+            let stop = CancellationToken::new();
+            let (mut leadership, ended) = elect(client, LeaseOptions::new("n", "l", "me"), stop.clone());
+            assert_eq!(written.recv().await.unwrap()["spec"]["holderIdentity"], "me");
+            if !is_silent {
+                leadership.changed().await;
+                assert!(leadership.leads());
+            }
+            stop.cancel();
+            ended.await.unwrap();
+            assert!(!leadership.leads());
+            assert_eq!(stored.lock().unwrap()["spec"]["holderIdentity"], "", "silent: {is_silent}");
+        }
+    }
 
     #[test]
     fn a_leaders_last_request_is_over_before_the_next_leader_begins() {

@@ -8,7 +8,6 @@ use crate::call::CallError;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
-    /// The server closed the watch.
     #[error("the server closed the watch")]
     Closed,
     /// The resource version to continue from has expired.

@@ -56,7 +56,6 @@ pub enum Line {
 }
 
 impl Line {
-    /// The event of the line's object.
     pub(super) fn event<T>(self, object: T) -> StreamEvent<T> {
         match self {
             Line::Initial => StreamEvent::InitApply(object),

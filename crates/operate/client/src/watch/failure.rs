@@ -15,19 +15,14 @@ pub enum WatchFailure {
     #[error(
         "{path}: the server does not have this resource (404): is it the address of a Kubernetes API server?"
     )]
-    Missing {
-        /// Path of the collection.
-        path: String,
-    },
+    Missing { path: String },
     /// There are more of them than the client keeps. The watch has ended.
     #[error(
         "{path}: with this list, the objects exceed the limit of {limit} bytes for their JSON and {OBJECT_COST} bytes for \
          each, or for the memory of the process{remedy}"
     )]
     TooLarge {
-        /// Path of the collection.
         path: String,
-        /// The limit.
         limit: usize,
         /// What to do about it; may be empty.
         remedy: &'static str,

@@ -11,16 +11,20 @@ use super::ended::Ended;
 /// A line of a watch. Objects are not read yet: [`read_object`] does.
 #[derive(Debug, PartialEq)]
 pub(super) enum Frame {
-    /// An object was added.
     Added,
-    /// An object was changed.
     Modified,
-    /// An object was deleted.
     Deleted,
     /// The resource version, and whether this ends the initial events of a streaming list.
-    Bookmark { version: String, ends_initial: bool },
+    Bookmark {
+        version: String,
+        ends_initial: bool,
+    },
     /// The server ends this watch.
-    Error { code: u16, reason: String, message: String },
+    Error {
+        code: u16,
+        reason: String,
+        message: String,
+    },
 }
 
 /// Splits chunks into lines. Holds at most one line and one chunk.

@@ -13,7 +13,6 @@ pub trait KubeObject {
 
 /// An object whose metadata is read as [`ObjectMeta`].
 pub trait HasMetadata {
-    /// `metadata`.
     fn meta(&self) -> &ObjectMeta;
 }
 

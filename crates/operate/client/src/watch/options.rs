@@ -9,7 +9,6 @@ use super::group::WatchGroup;
 /// What it means that the server does not have a resource. The watch keeps retrying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The watch fails.
     Failure,
     /// It counts as an empty list, with a warning: every server of Kubernetes has the resource.
     EmptyWithWarning,
@@ -53,7 +52,6 @@ pub struct WatchOptions {
     pub max_object_bytes: usize,
     /// The back-off after the first failure.
     pub first_retry: Duration,
-    /// The longest back-off.
     pub longest_retry: Duration,
     /// Capacity of the event channel; when it is full, the client stops reading from the server.
     pub buffer: usize,
@@ -95,12 +93,10 @@ impl WatchOptions {
         }
     }
 
-    /// Only objects whose fields match.
     pub fn fields(self, selector: impl Into<String>) -> WatchOptions {
         WatchOptions { field_selector: Some(selector.into()), ..self }
     }
 
-    /// Only objects whose labels match.
     pub fn labels(self, selector: impl Into<String>) -> WatchOptions {
         WatchOptions { label_selector: Some(selector.into()), ..self }
     }

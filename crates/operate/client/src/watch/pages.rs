@@ -18,7 +18,6 @@ const MAX_EXPIRED: u32 = 2;
 /// The objects of a page are held at once.
 const MAX_PAGE_OBJECTS: usize = 500_000;
 
-/// Why a list failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     /// The server rejected the request, or did not answer.
@@ -27,17 +26,13 @@ pub enum ListError {
     /// The response is not a list of such objects.
     #[error("{path}: the list cannot be read: {source}")]
     Invalid {
-        /// Path of the collection.
         path: String,
         /// What is wrong with the response.
         source: serde_json::Error,
     },
     /// The same `continue` came again: the list would never end.
     #[error("{path}: the server sends the same continue token again")]
-    Repeated {
-        /// Path of the collection.
-        path: String,
-    },
+    Repeated { path: String },
     /// The list is larger than the limit.
     #[error(transparent)]
     TooLarge(WatchFailure),

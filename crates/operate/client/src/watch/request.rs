@@ -31,10 +31,8 @@ pub(super) struct WatchRequest<'a> {
     pub(super) version: &'a mut Option<String>,
     /// What the receiver keeps.
     pub(super) kept: &'a mut Kept,
-    /// Whether the last request failed.
     pub(super) is_failing: &'a mut bool,
     pub(super) sink: &'a mut dyn Sink,
-    /// Whether it delivered anything.
     pub(super) progressed: bool,
     /// When the list was complete and the watch was open.
     pub(super) watching_since: Option<Instant>,
@@ -61,7 +59,6 @@ async fn overtaken(mut recoveries: watch::Receiver<u64>) {
 }
 
 impl WatchRequest<'_> {
-    /// Watches until the watch ends.
     pub(super) async fn run(&mut self, recoveries: watch::Receiver<u64>) -> Ended {
         match self.stream(recoveries).await {
             Ok(never) => match never {},

@@ -27,13 +27,11 @@ pub(crate) struct ReceiverDropped;
 ///
 /// The watcher calls [`Sink::deliver`] until everything is delivered before it hands over more.
 pub(crate) trait Sink: Send {
-    /// A list starts.
     fn begin_list(&mut self);
 
     /// Reads an object of a page of a list.
     fn read_item(&mut self, item: &[u8]) -> Result<(), serde_json::Error>;
 
-    /// The list is complete.
     fn end_list(&mut self);
 
     /// The objects are not known.
@@ -58,7 +56,6 @@ pub(crate) trait Sink: Send {
     }
 }
 
-/// Delivers all that the sink has read.
 pub(super) async fn deliver(sink: &mut dyn Sink) -> Result<(), Ended> {
     let delivered = match sink.deliver() {
         Ok(None) => Ok(()),

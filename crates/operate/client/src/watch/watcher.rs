@@ -150,20 +150,16 @@ async fn deliver_empty_list(sink: &mut dyn Sink) -> Result<(), Ended> {
 struct Watcher {
     client: kube::Client,
     options: WatchOptions,
-    /// Whether to request streaming lists.
     streaming: bool,
     /// The last resource version seen; none before the first list, and after it expired.
     version: Option<String>,
     /// What the receiver keeps.
     kept: Kept,
-    /// Whether the last request failed.
     is_failing: bool,
 }
 
-/// How a step ended.
 struct Step {
     ended: Ended,
-    /// Whether anything was delivered.
     progressed: bool,
     /// How long changes were watched.
     lasted: Duration,

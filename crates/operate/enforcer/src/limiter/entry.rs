@@ -16,7 +16,6 @@ pub(crate) struct GroupMember {
     pub(crate) uid: String,
 }
 
-/// A pod to be evicted.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) uid: &'a str,
@@ -28,7 +27,6 @@ pub(crate) struct Candidate<'a> {
     pub(crate) term: &'a str,
     /// When it was first seen.
     pub(crate) seen_at: Timestamp,
-    /// Number of pods of its workload.
     pub(crate) n_workload_pods: usize,
 }
 

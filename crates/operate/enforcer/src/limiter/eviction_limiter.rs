@@ -109,7 +109,6 @@ impl EvictionLimiter {
         (n > self.cluster_limit).then(|| self.throttled(LimitKind::Cluster, n, self.cluster_limit, until))
     }
 
-    /// Whether all evictions are stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped_at.is_some()
     }
@@ -264,7 +263,6 @@ impl EvictionLimiter {
         self.repeats.cancel(&entry.workload, &entry.term, entry.at, last_other);
     }
 
-    /// Exports the state.
     pub(crate) fn export(&self) -> LimiterState {
         LimiterState {
             evictions: self.entries.clone(),

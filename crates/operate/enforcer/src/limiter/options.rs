@@ -4,7 +4,6 @@ use std::time::Duration;
 
 /// The cluster limit is at least this number of pods.
 pub const LEAST_CLUSTER_LIMIT: usize = 5;
-/// Limits of evictions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitOptions {
     /// The window in which evictions are counted.

@@ -69,7 +69,6 @@ impl RepeatGuard {
         })
     }
 
-    /// Counts an eviction.
     pub(super) fn count(&mut self, candidate: &Candidate<'_>, now: Timestamp) {
         let began = self.began.entry(key(candidate)).or_default();
         if began.last().is_none_or(|last| *last < millis(candidate.seen_at)) {
@@ -108,7 +107,6 @@ impl RepeatGuard {
         });
     }
 
-    /// Its stored size.
     pub(super) fn n_bytes(&self) -> usize {
         let of = |((workload, term), began): (&(String, String), &Vec<i64>)| {
             ENTRY_BYTES + workload.len() + term.len() + began.len() * BEGIN_BYTES

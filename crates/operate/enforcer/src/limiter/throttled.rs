@@ -6,7 +6,6 @@ use std::time::Duration;
 use berth_api::object::time::rfc3339;
 use jiff::{SignedDuration, Timestamp};
 
-/// A limit of evictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum LimitKind {
     /// Pods of the cluster within the window.
@@ -19,7 +18,6 @@ pub(crate) enum LimitKind {
     Node,
     /// Repeated evictions of a workload for the same term.
     Repeats,
-    /// The size of the ledger.
     LedgerSize,
     /// Evictions per second.
     Rate,
@@ -57,13 +55,11 @@ impl LimitKind {
     }
 }
 
-/// A limit delays an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Throttled {
     pub(crate) limit_kind: LimitKind,
     /// Number of evictions within the window, with this one.
     pub(crate) n: usize,
-    /// The allowed number.
     pub(crate) limit: usize,
     pub(crate) window: Duration,
     /// When it may be allowed.

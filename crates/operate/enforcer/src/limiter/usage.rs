@@ -13,7 +13,6 @@ use super::times::{after, of_millis};
 pub struct LimitInUse {
     /// What is limited, such as `node worker-1`.
     pub limited: String,
-    /// The number of evictions.
     pub n_evictions: usize,
     /// The allowed number; none without a limit.
     pub most: Option<usize>,

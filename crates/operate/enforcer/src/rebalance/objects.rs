@@ -102,7 +102,6 @@ impl Objects {
         pods().all(|pod| is_ready(pod) && !pod.metadata.is_deleting()) && pods().any(is_new)
     }
 
-    /// Asks the planner.
     pub(crate) fn ask<T>(
         &self,
         cluster: Cluster,

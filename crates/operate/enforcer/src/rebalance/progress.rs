@@ -9,7 +9,6 @@ use serde::Serialize;
 /// The most moves and pods that are listed: a ConfigMap holds 1 MiB.
 const MOST_LISTED: usize = 500;
 
-/// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum StepResult {
@@ -46,7 +45,6 @@ struct Done {
     replacement: Option<String>,
 }
 
-/// The state of rebalancing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Progress {
@@ -71,7 +69,6 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Another plan is made.
     pub(crate) fn planned(&mut self, goals: &[Goal], plan: &Plan, held: Vec<Immovable>, now: Timestamp) {
         let mut all = held;
         all.extend(plan.immovable.iter().cloned());

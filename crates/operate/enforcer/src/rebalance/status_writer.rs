@@ -10,9 +10,7 @@ use tokio::sync::watch;
 
 use super::progress::Progress;
 
-/// Name of the ConfigMap.
 pub const STATUS_NAME: &str = "berth-rebalance";
-/// The key in `data`.
 pub const STATUS_KEY: &str = "status.json";
 /// Says in the ConfigMap what it is for.
 pub(crate) const DESCRIPTION: &str =

@@ -45,14 +45,12 @@ pub(super) struct Enforcer {
     pub(super) events: EventReporter,
     pub(super) reporter: Reporter,
     pub(super) metrics: Arc<Metrics>,
-    /// When to select victims.
     pub(super) timer: EvaluationTimer,
     pub(super) remedy_options: RemedyOptions,
     pub(super) leadership: Leadership,
     pub(super) led_before: bool,
     /// Whether the groups whose eviction an earlier process began were looked for in this leadership.
     pub(super) has_ended_groups: bool,
-    /// Why it cannot continue.
     pub(super) failure: Option<WatchFailure>,
     pub(super) options: EnforcerOptions,
 }

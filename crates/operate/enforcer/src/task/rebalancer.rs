@@ -19,7 +19,6 @@ const AFTER_A_CHANGE: Duration = Duration::from_secs(2);
 /// A mark that the watch does not show in this time is written again.
 pub(super) const MARKED_FOR: Duration = Duration::from_secs(10);
 
-/// What is being done.
 pub(super) enum Phase {
     /// The rest of the plan, or a new one, is looked at when it is time.
     Idle,
@@ -35,7 +34,6 @@ pub(super) enum Phase {
     Sent(Box<Step>, Instant),
 }
 
-/// The state of rebalancing.
 pub(super) struct Rebalancer {
     pub(super) options: RebalanceOptions,
     pub(super) objects: Arc<Objects>,

@@ -57,6 +57,12 @@ async fn after_an_outage(n_pods: usize, template: Value) -> World {
     world.create(REPLICA_SETS, replica_set(n_pods, template)).await;
     world.until_ready(&name, n_pods).await;
     cordon(&world, "node-3", false).await;
+    // A controller takes the taint of a cordoned node away.
+    until("node-3 has no taint", async || {
+        let taints = world.get("/api/v1/nodes/node-3").await["spec"]["taints"].clone();
+        if taints.as_array().is_none_or(Vec::is_empty) { Ok(()) } else { Err(taints) }
+    })
+    .await;
     world
 }
 

@@ -66,7 +66,6 @@ struct Window {
 }
 
 impl BindConcurrency {
-    /// At most `limit` requests.
     pub(crate) fn new(limit: usize) -> BindConcurrency {
         let limit = limit.max(1);
         BindConcurrency {

@@ -194,7 +194,6 @@ pub(crate) struct Binder {
 }
 
 impl Binder {
-    /// Binds a pod.
     async fn bind(&self, binding: &Binding) -> BindResult {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         let mut is_sent = false;
@@ -289,7 +288,6 @@ impl Binder {
     }
 }
 
-/// Path of a pod.
 pub(crate) fn pod_path(pod: &Pod) -> String {
     PODS.object_path(&pod.metadata.namespace, &pod.metadata.name)
 }

@@ -97,7 +97,6 @@ impl QueuedPod {
         self.written = (status != *ScheduledCondition::EMPTY).then(|| Box::new(status));
     }
 
-    /// The pod changed.
     pub(crate) fn set_pod(&mut self, pod: Arc<Pod>, limits: PodLimits) {
         self.excess = limits.excess(&pod);
         self.pod = pod;

@@ -10,7 +10,6 @@ use crate::pending::Preemptions;
 use crate::pod_status::Victim;
 use crate::queue::PodId;
 
-/// The members of a group.
 pub(super) struct Members {
     pub(super) key: PodGroupKey,
     /// Those to be decided, in the order of their arrival.
@@ -35,7 +34,6 @@ pub(super) struct Members {
     pub(super) summary: Option<(Option<GroupRules>, i32)>,
 }
 
-/// A member with a node.
 pub(super) struct RunningMember {
     pub(super) name: NamespacedName,
     /// The group that it names: of a group of groups, one of its parts.

@@ -21,7 +21,6 @@ pub(super) struct Reservations {
     waiting: BTreeSet<(Instant, PodId)>,
     due: FxHashMap<PodId, Instant>,
     turn: Option<Turn>,
-    /// No turn begins before.
     not_before: Option<Instant>,
 }
 

@@ -22,12 +22,10 @@ pub(crate) struct Popped {
     pub(crate) was_in_backoff: bool,
 }
 
-/// Back-off times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueOptions {
     /// The back-off after a pod's first failure.
     pub(crate) first_backoff: Duration,
-    /// The longest back-off.
     pub(crate) longest_backoff: Duration,
 }
 
@@ -37,7 +35,6 @@ impl Default for QueueOptions {
     }
 }
 
-/// Number of pods by queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
     /// To be decided.
@@ -124,7 +121,6 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
         }
     }
 
-    /// A pod's priority changed.
     pub(crate) fn set_priority(&mut self, id: PodId, priority: i32) {
         if let Some(Entry { rank: Rank { arrival, .. }, .. }) = self.entries.get(&id) {
             let rank = Rank { priority, arrival: *arrival };
@@ -239,7 +235,6 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
         self.activate(id, now);
     }
 
-    /// Whether a pod waits for its turn.
     pub(crate) fn waits_for_turn(&self, id: PodId) -> bool {
         self.entries.get(&id).is_some_and(|entry| entry.waits_for_turn)
     }

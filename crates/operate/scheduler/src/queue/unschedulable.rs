@@ -71,7 +71,6 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
         self.groups.get_mut(key)?.first(now)
     }
 
-    /// All pods of a group.
     pub(crate) fn members(&self, key: &G) -> Vec<PodId> {
         self.groups.get(key).map(|group| group.members().collect()).unwrap_or_default()
     }

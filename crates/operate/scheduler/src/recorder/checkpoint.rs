@@ -42,7 +42,6 @@ enum Object {
     Budget(NamespacedName),
 }
 
-/// The lines of one pod.
 #[derive(Default)]
 struct PodLines {
     queued: Option<Line>,

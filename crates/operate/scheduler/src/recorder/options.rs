@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Where decisions are recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordOptions {
     /// The directory; it is created if it does not exist, and must not be that of another process.
@@ -12,17 +11,11 @@ pub struct RecordOptions {
     pub max_bytes: u64,
 }
 
-/// Why decisions are not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The system refuses to write.
     #[error("cannot write recordings to {}: {error}: choose another directory with --record", path.display())]
-    Io {
-        /// The directory or file.
-        path: PathBuf,
-        /// The error of the system.
-        error: io::Error,
-    },
+    Io { path: PathBuf, error: io::Error },
     /// The limit is too low.
     #[error(
         "recordings need at least 1Mi, and four times the {needed} bytes of the compressed state: raise --record-limit"

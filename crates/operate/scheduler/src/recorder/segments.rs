@@ -17,7 +17,6 @@ use super::options::{RecordError, RecordOptions};
 const N_SEGMENTS: u64 = 8;
 /// What is compressed and not written yet.
 const MARGIN: u64 = 64 << 10;
-/// The precision of times.
 const PRECISION: SignedDuration = SignedDuration::from_millis(1);
 const PREFIX: &str = "berth-";
 const SUFFIX: &str = ".jsonl.gz";
@@ -90,7 +89,6 @@ impl Segment {
         written.map_err(|error| io_error(&self.path, error))
     }
 
-    /// What is written so far.
     fn n_bytes(&self) -> u64 {
         self.file.get_ref().n_bytes
     }
@@ -101,7 +99,6 @@ impl Segment {
 }
 
 impl Segments {
-    /// Creates the first file.
     pub(super) fn create(
         options: &RecordOptions,
         header: Header,
@@ -147,7 +144,6 @@ impl Segments {
         self.current.flush()
     }
 
-    /// Ends the last file.
     pub(super) fn finish(&mut self) -> Result<(), RecordError> {
         let path = &self.current.path;
         self.current.file.try_finish().map_err(|error| io_error(path, error))

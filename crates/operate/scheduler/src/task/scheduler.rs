@@ -50,7 +50,6 @@ pub(super) struct Scheduler {
     pub(super) metrics: Arc<Metrics>,
     pub(super) leadership: Leadership,
     pub(super) led_before: bool,
-    /// Why it cannot continue.
     pub(super) failure: Option<WatchFailure>,
     pub(super) flush_after: Duration,
     pub(super) stop_timeout: Duration,

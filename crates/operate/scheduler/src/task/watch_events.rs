@@ -143,7 +143,6 @@ impl Scheduler {
         }
     }
 
-    /// Another scheduler bound a pod.
     fn pod_bound_elsewhere(&mut self, bound: &PodRef) {
         let id = self.context.pending.pods.id(&bound.uid);
         let Some((id, queued)) = id.and_then(|id| Some((id, self.context.pending.pods.get_mut(id)?))) else {

@@ -40,8 +40,12 @@ async fn when_the_leader_is_killed_during_a_burst_the_standby_continues() {
     let world = World::start().await;
     world.nodes(N_NODES, 3, 20).await;
     let (first_proxy, first, second_proxy, second) = two_replicas(&world).await;
-    // Slow enough to kill the leader during the burst.
-    first_proxy.rule(|r| if is_binding(r) { Fault::Delay(Duration::from_millis(100)) } else { Fault::None });
+    // The burst does not end before the leader is killed.
+    let mut n_bindings = 0;
+    first_proxy.rule(move |r| {
+        n_bindings += usize::from(is_binding(r));
+        if is_binding(r) && n_bindings > 10 { Fault::Hang } else { Fault::None }
+    });
     for pod in mixed(N_PODS, N_NODES) {
         world.pod(pod).await;
     }

@@ -11,7 +11,6 @@ const PROCESSOR: &str = "berth_processor_seconds_total";
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rates {
-    /// Bindings per second.
     pub per_second: f64,
     /// Processor time of the API server for each binding, in microseconds; Linux only, and not with `--failover`, like the next.
     pub server_cpu_us: Option<f64>,
@@ -25,9 +24,7 @@ pub struct Rates {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartTime {
-    /// The process.
     pub process: &'static str,
-    /// Its part.
     pub part: String,
     /// Processor time for each binding, in microseconds.
     pub cpu_us: f64,
@@ -57,7 +54,6 @@ fn parts(text: &str) -> Vec<(String, f64)> {
 /// The bindings and the processor time until a moment.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// The moment.
     pub at: Instant,
     n_bound: usize,
     /// Of the API server, and of the scheduler.

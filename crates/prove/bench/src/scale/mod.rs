@@ -35,15 +35,11 @@ pub struct Scale {
     pub annotation: bool,
 }
 
-/// What was measured.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleReport {
-    /// Nodes.
     pub nodes: usize,
-    /// Pods.
     pub pods: usize,
-    /// The seed.
     pub seed: u64,
     /// Rate and distribution of all decisions.
     #[serde(flatten)]
@@ -56,7 +52,6 @@ pub struct ScaleReport {
     pub setup_seconds: f64,
     /// Naming of the pods, in seconds; not part of the decisions.
     pub prepare_seconds: f64,
-    /// All decisions, in seconds.
     pub decision_seconds: f64,
     /// Peak memory of the process before the check.
     pub peak_rss_bytes: Option<u64>,
@@ -64,7 +59,6 @@ pub struct ScaleReport {
     pub checksum: String,
     /// The first decision of each template, which are among those above.
     pub first_of_template: Figures,
-    /// Figures by kind of template.
     pub kinds: Vec<ScaleKindReport>,
     /// Rate of pods with affinity or anti-affinity to pods divided by that of plain pods.
     pub inter_pod_to_plain: f64,
@@ -77,7 +71,6 @@ pub struct ScaleReport {
 /// Figures of one kind of template, or of several together.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScaleKindReport {
-    /// The kind.
     pub kind: String,
     /// Rate and distribution.
     #[serde(flatten)]
@@ -86,15 +79,12 @@ pub struct ScaleKindReport {
 
 /// A cluster with nodes and no pods, and pods prepared for it.
 pub struct GeneratedCluster {
-    /// The engine.
     pub cluster: Cluster,
-    /// The templates.
     pub templates: Vec<PodTemplate>,
     /// A pod of each template.
     pub prepared: Vec<PreparedPod>,
 }
 
-/// Generates a cluster.
 pub fn generate(n_nodes: usize, seed: u64, label_ranges: bool) -> GeneratedCluster {
     let mut cluster = Cluster::new(Settings::default());
     namespaces().iter().for_each(|n| cluster.set_namespace(n));

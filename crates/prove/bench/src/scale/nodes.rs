@@ -8,11 +8,8 @@ use berth_api::syntax::quantity::Quantity;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Instance type label.
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
-/// Disk label.
 pub const DISK: &str = "example.com/disk";
-/// Rack label.
 pub const RACK: &str = "example.com/rack";
 
 pub(crate) const N_ZONES: usize = 10;
@@ -32,7 +29,6 @@ pub(crate) fn object<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object of its type")
 }
 
-/// The number of the node with this name.
 pub fn node_index(name: &str) -> Option<usize> {
     name.strip_prefix("node-")?.parse().ok()
 }

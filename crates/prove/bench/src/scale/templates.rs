@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::nodes::{DISK, INSTANCE_TYPE, ZONE, object};
 
-/// Number of templates.
 pub const N_TEMPLATES: usize = 40;
 const N_NAMESPACES: usize = 4;
 /// Pod label with the number of the template.
@@ -24,9 +23,7 @@ pub enum Kind {
     Plain,
     /// Requests, and a toleration of the `NoSchedule` taint.
     Tolerating,
-    /// Required node affinity.
     NodeAffinity,
-    /// Preferred node affinity.
     PreferredNodeAffinity,
     /// Required affinity to its own pods, by zone.
     ZoneAffinityToItself,
@@ -130,7 +127,6 @@ pub fn annotated(pod: &Pod) -> Pod {
     pod
 }
 
-/// The namespaces of the templates.
 pub fn namespaces() -> Vec<Namespace> {
     let namespace = |i| {
         let name = namespace_name(i);

@@ -15,7 +15,6 @@ use super::Stop;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Case {
-    /// Name.
     pub name: String,
     /// Feature gates of all workloads.
     #[serde(default)]
@@ -26,7 +25,6 @@ pub struct Case {
     pub(super) default_pod_template_path: Option<String>,
     #[serde(default)]
     workload_template: Vec<Value>,
-    /// The workloads.
     #[serde(default)]
     pub workloads: Vec<Workload>,
 }
@@ -35,7 +33,6 @@ pub struct Case {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Workload {
-    /// Name.
     pub name: String,
     /// What it is for, such as `performance`.
     #[serde(default)]
@@ -43,12 +40,10 @@ pub struct Workload {
     /// Feature gates that differ from the test case's.
     #[serde(default)]
     pub(super) feature_gates: BTreeMap<String, bool>,
-    /// Parameters.
     #[serde(default)]
     pub params: BTreeMap<String, Value>,
 }
 
-/// An operation.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     CreateNodes(usize, CreateNodes),
@@ -320,7 +315,6 @@ fn fill_in(fields: &mut Map<String, Value>, params: &BTreeMap<String, Value>) ->
     Ok(())
 }
 
-/// The value of a parameter by `$NAME`.
 fn parameter<'v>(name: &Value, params: &'v BTreeMap<String, Value>) -> Result<&'v Value, String> {
     let name = name.as_str().and_then(|name| name.strip_prefix('$')).unwrap_or_default();
     params.get(name).ok_or_else(|| format!("there is no parameter {name:?}"))

@@ -23,30 +23,21 @@ use templates::Templates;
 /// Why a benchmark file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
-    /// A file cannot be read.
     #[error("{path}: {error}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        error: std::io::Error,
-    },
+    Io { path: PathBuf, error: std::io::Error },
     /// The file does not hold test cases.
     #[error("{path}: {message}: this must be a list of test cases as in Kubernetes' scheduler_perf")]
     Format {
-        /// The file.
         path: PathBuf,
         /// The error of the parser.
         message: String,
     },
 }
 
-/// A benchmark file.
 #[derive(Clone, Debug)]
 pub struct WorkloadFile {
     /// Its path; the paths in it are relative to its directory.
     pub path: PathBuf,
-    /// Its test cases.
     pub cases: Vec<Case>,
 }
 
@@ -122,30 +113,22 @@ impl WorkloadFile {
     }
 }
 
-/// The result of a workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkloadReport {
-    /// Test case.
     pub case: String,
-    /// Workload.
     pub workload: String,
-    /// Whether it ran.
     pub status: Status,
     /// Why it did not run, or what is wrong with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How many times it ran.
     pub runs: usize,
-    /// What was measured.
     #[serde(flatten)]
     pub result: Option<Measured>,
 }
 
-/// Whether a workload ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It ran.
     Ok,
     /// It needs an operation that is not supported.
     NotSupported,
@@ -153,7 +136,6 @@ pub enum Status {
     Failed,
 }
 
-/// What was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
@@ -176,7 +158,6 @@ pub struct Measured {
     pub checksum: String,
 }
 
-/// Why a workload stopped.
 #[derive(Debug)]
 enum Stop {
     NotSupported(String),

@@ -76,7 +76,6 @@ struct Runner<'a> {
     unplaced: usize,
     setup_unplaced: usize,
     n_victims: usize,
-    /// Whether pods are deleted.
     deletes: bool,
     /// The pods of `createPods`, if so.
     created: Vec<Pod>,

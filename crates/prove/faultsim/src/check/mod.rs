@@ -30,7 +30,6 @@ pub fn profile() -> Profile {
     profile
 }
 
-/// The steps of a run.
 pub fn steps(changes: &Changes) -> Vec<Step> {
     history::steps(changes, platform::wall_clock(Duration::ZERO))
 }

@@ -27,19 +27,15 @@ const MOST_SUBSETS: usize = 7;
 /// A binding that a scheduler sent.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// When.
     pub at: Duration,
     /// `NAMESPACE/NAME`.
     pub pod: String,
-    /// The node.
     pub node: String,
 }
 
 /// What is known of the schedulers.
 pub struct Schedulers<'a> {
-    /// Their profile.
     pub profile: Profile,
-    /// The bindings that they sent.
     pub attempts: &'a [Attempt],
     /// How far their watches may lag.
     pub lag: Duration,

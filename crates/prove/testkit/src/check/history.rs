@@ -18,16 +18,12 @@ use serde_json::Value;
 
 use crate::naive::World;
 
-/// A change of an object.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// When it was seen.
     pub at: Duration,
-    /// The kind of the object.
     pub kind: String,
-    /// Whether the object was deleted.
     pub deleted: bool,
-    /// The object afterwards.
     pub object: Value,
 }
 
@@ -37,15 +33,10 @@ pub type Changes = BTreeMap<u64, Arc<Change>>;
 /// An object that decides about placement.
 #[derive(Clone)]
 pub enum Object {
-    /// A pod.
     Pod(Rc<Pod>),
-    /// A node.
     Node(Rc<Node>),
-    /// A namespace.
     Namespace(Rc<Namespace>),
-    /// A pod group.
     Group(Rc<PodGroup>),
-    /// A disruption budget.
     Budget(Rc<PodDisruptionBudget>),
     /// A volume, claim, or what decides about them.
     Volume(Rc<VolumeObject>),
@@ -53,9 +44,7 @@ pub enum Object {
     Device(Rc<DeviceObject>),
 }
 
-/// A step of the history.
 pub struct Step {
-    /// The version.
     pub version: u64,
     /// When it was seen.
     pub at: Duration,
@@ -109,14 +98,12 @@ fn decode(kind: &str, value: &Value) -> Option<Object> {
 }
 
 impl State {
-    /// The state after these steps.
     pub fn after(steps: &[Step]) -> State {
         let mut state = State::default();
         steps.iter().for_each(|step| state.apply(step));
         state
     }
 
-    /// Makes a step.
     pub fn apply(&mut self, step: &Step) {
         self.wall_seconds = step.wall_seconds;
         match &step.object {
@@ -133,7 +120,6 @@ impl State {
         })
     }
 
-    /// A pod.
     pub fn pod(&self, name: &str) -> Option<&Rc<Pod>> {
         match self.objects.get(&("Pod".to_owned(), name.to_owned()))? {
             Object::Pod(pod) => Some(pod),
@@ -141,7 +127,6 @@ impl State {
         }
     }
 
-    /// All nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &Rc<Node>> {
         self.objects.values().filter_map(|object| match object {
             Object::Node(node) => Some(node),
@@ -149,7 +134,6 @@ impl State {
         })
     }
 
-    /// A node.
     pub fn node(&self, name: &str) -> Option<&Rc<Node>> {
         self.nodes().find(|node| node.metadata.name == name)
     }
@@ -178,7 +162,6 @@ impl State {
         pod
     }
 
-    /// Claims of devices.
     pub fn claims(&self) -> impl Iterator<Item = &ResourceClaim> {
         self.objects.values().filter_map(|object| match object {
             Object::Device(object) => match &**object {

@@ -29,7 +29,6 @@ pub struct Placed {
     pub node: u32,
 }
 
-/// What the check found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Findings {
@@ -37,24 +36,19 @@ pub struct Findings {
     pub pods: usize,
     /// Violated rules, each counted once for the pod that has the rule, or once for the node.
     pub n_violations: usize,
-    /// The first violations.
     pub violations: Vec<Violation>,
 }
 
-/// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// The rule.
     pub rule: Rule,
     /// Index of the node.
     pub node: u32,
     /// Index of the template of the pod.
     pub template: u32,
-    /// What is wrong.
     pub detail: String,
 }
 
-/// The rules that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -70,9 +64,7 @@ pub enum Rule {
     Taint,
     /// `nodeName`, `nodeSelector` or required node affinity.
     NodeAffinity,
-    /// Required pod affinity.
     PodAffinity,
-    /// Required pod anti-affinity.
     PodAntiAffinity,
     /// A spread constraint with `DoNotSchedule`.
     TopologySpread,

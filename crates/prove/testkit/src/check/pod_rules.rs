@@ -21,7 +21,6 @@ pub struct Column {
 }
 
 impl Column {
-    /// Number of domains.
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
@@ -56,7 +55,6 @@ impl Domains {
         }
     }
 
-    /// The domains of one of the keys.
     pub fn column(&self, key: &str) -> &Column {
         &self.columns[key]
     }

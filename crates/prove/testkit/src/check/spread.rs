@@ -9,12 +9,10 @@ use super::node_rules::accepts_node;
 use super::pod_rules::Domains;
 use super::{Findings, Placed, Rule};
 
-/// The constraints of all templates.
 pub struct Spreads {
     constraints: Vec<Spread>,
 }
 
-/// One constraint of one template.
 struct Spread {
     template: usize,
     constraint: TopologySpreadConstraint,

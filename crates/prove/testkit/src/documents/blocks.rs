@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use super::repository;
 
-/// A fenced block.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// The document, from the root of the repository.

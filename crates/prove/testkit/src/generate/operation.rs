@@ -22,33 +22,25 @@ pub enum Operation {
     SetNamespace(Namespace),
     /// Removes a namespace; its pods stay.
     RemoveNamespace(String),
-    /// Adds a service.
     AddService(Service),
-    /// Removes a service.
     RemoveService(NamespacedName),
-    /// Adds a workload's selector.
     AddWorkload(WorkloadSelector),
     /// Adds a pod: running, or pending without a node.
     AddPod(Box<Pod>),
-    /// Changes a pod's labels.
     RelabelPod(NamespacedName, StringMap),
     /// Sets a pod's deletion timestamp.
     TerminatePod(NamespacedName),
-    /// Removes a pod.
     RemovePod(NamespacedName),
     /// Nominates a pending pod to the node in `spec.nodeName`, which may not exist.
     Nominate(Box<Pod>),
-    /// Clears a pod's nomination.
     ClearNomination(NamespacedName),
     /// Adds or changes a disruption budget.
     SetBudget(PodDisruptionBudget),
     /// Adds or changes a volume, a claim, or another object that decides about them.
     SetVolumeObject(VolumeObject),
-    /// Removes such an object.
     RemoveVolumeObject(VolumeKind, NamespacedName),
     /// Adds or changes a slice, a class, a claim, or another object that decides about devices.
     SetDeviceObject(DeviceObject),
-    /// Removes such an object.
     RemoveDeviceObject(DeviceKind, NamespacedName),
     /// Takes back an [`AssumedPlacement`](super::AssumedPlacement): the pod goes, and what was assumed about its claims. It is the number modulo
     /// the placements that the test has assumed; a world does not know them.

@@ -16,7 +16,6 @@ pub fn seeds(first: u64, n: u64) -> Range<u64> {
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Random(SplitMix64::new(seed))
     }

@@ -381,9 +381,7 @@ pub fn draw(random: &mut Random, world: &World, pod: &mut Pod) {
 /// A placement with a decision about claims that is assumed, and not written yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssumedPlacement {
-    /// The pod.
     pub pod: NamespacedName,
-    /// Its node.
     pub node: String,
     /// What was decided about its claims.
     pub decision: VolumeDecision,

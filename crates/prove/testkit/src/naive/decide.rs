@@ -12,7 +12,6 @@ use super::{
     volume_restrictions, volume_zone,
 };
 
-/// Decides about an admitted pod.
 pub fn evaluate(world: &World, pod: &Pod, profile: &Profile, options: &Options) -> Decision {
     let q = Question { world, cycle: world, pod, profile, options };
     if profile.scheduling_gates && !pod.spec.scheduling_gates.is_empty() {

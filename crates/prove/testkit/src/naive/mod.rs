@@ -94,9 +94,7 @@ pub struct World {
 pub struct WorkloadSelector {
     /// `ReplicaSet`, `StatefulSet` or `ReplicationController`.
     pub kind: String,
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
     /// The pods it manages.
     pub selector: LabelSelector,
@@ -113,7 +111,6 @@ pub struct Options {
     pub exempt_for_v1: bool,
     /// The node label keys of an empty `topologyKey`.
     pub all_topologies: Vec<String>,
-    /// Features that are on.
     pub feature_gates: FeatureGates,
 }
 
@@ -171,12 +168,10 @@ pub struct Rejection {
     pub reasons: Vec<String>,
 }
 
-/// The answer for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeResult {
     /// The first plugin, in filter order, that rejects the node.
     Rejected(Rejection),
-    /// The pod fits.
     Feasible {
         /// Normalized and weighted, as added into the total; a plugin that skips the pod is absent.
         scores: BTreeMap<String, i64>,
@@ -187,7 +182,6 @@ pub enum NodeResult {
     Unscored,
 }
 
-/// The answer for a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The rejection before any node was checked; `nodes` is then empty.

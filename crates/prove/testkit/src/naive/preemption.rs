@@ -13,7 +13,6 @@ use super::{
     Code, NodeResult, Options, Question, Rejection, World, devices, is_preempted, same_pod, selector,
 };
 
-/// The victims of a preemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Victims {
     /// The node on which the pod fits without them.

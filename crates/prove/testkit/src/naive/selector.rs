@@ -45,7 +45,6 @@ pub fn selects(selector: Option<&LabelSelector>, labels: &StringMap) -> bool {
     })
 }
 
-/// Whether labels contain all of these pairs.
 pub fn contains_all(pairs: &StringMap, labels: &StringMap) -> bool {
     pairs.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

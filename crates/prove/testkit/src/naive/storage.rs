@@ -11,19 +11,13 @@ use berth_api::object::{NamespacedName, Pod, VolumeDecision, VolumeKind, VolumeO
 /// Volumes, claims and the other objects that decide about them; names unique.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Storage {
-    /// Persistent volumes.
     pub volumes: Vec<PersistentVolume>,
-    /// Claims.
     pub claims: Vec<PersistentVolumeClaim>,
-    /// Storage classes.
     pub classes: Vec<StorageClass>,
     /// The CSI drivers of nodes.
     pub csi_nodes: Vec<CsiNode>,
-    /// CSI drivers.
     pub csi_drivers: Vec<CsiDriver>,
-    /// Capacities.
     pub capacities: Vec<CsiStorageCapacity>,
-    /// Attachments.
     pub attachments: Vec<VolumeAttachment>,
     /// Volumes that are assumed to belong to a claim. Only `VolumeBinding` sees it.
     pub assumed_volumes: BTreeMap<String, ClaimReference>,
@@ -56,7 +50,6 @@ impl Storage {
         }
     }
 
-    /// All objects.
     pub fn objects(&self) -> impl Iterator<Item = VolumeObject> {
         let volumes = self.volumes.iter().cloned().map(Box::new).map(VolumeObject::PersistentVolume);
         let claims = self.claims.iter().cloned().map(Box::new).map(VolumeObject::PersistentVolumeClaim);

@@ -25,7 +25,6 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint, compares: bool) -> bool
     key && effect && value
 }
 
-/// Whether a pod tolerates a taint.
 pub fn is_tolerated(taint: &Taint, pod: &Pod, compares: bool) -> bool {
     pod.spec.tolerations.iter().any(|toleration| tolerates(toleration, taint, compares))
 }

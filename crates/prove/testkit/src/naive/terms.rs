@@ -38,7 +38,6 @@ pub struct PodTerm {
     pub limit: usize,
     /// The time after which the term is relaxed.
     pub relax_after: Option<String>,
-    /// Whether time relaxes it.
     can_be_relaxed: bool,
 }
 
@@ -109,7 +108,6 @@ pub fn node_selectors(pod: &Pod, options: &Options) -> Vec<RequiredNodeSelector>
     selectors
 }
 
-/// All preferred node terms.
 pub fn preferred_node_terms(pod: &Pod, options: &Options) -> Vec<(Dialect, PreferredSchedulingTerm)> {
     let lists = node_affinities(pod, options).into_iter();
     let written = lists.flat_map(|(dialect, a)| {
@@ -127,12 +125,10 @@ pub fn preferred_node_terms(pod: &Pod, options: &Options) -> Vec<(Dialect, Prefe
     written.chain(relaxed).collect()
 }
 
-/// All required affinity terms.
 pub fn required_affinity(pod: &Pod, options: &Options) -> Vec<PodTerm> {
     required(pod, options, PICK_AFFINITY)
 }
 
-/// All required anti-affinity terms.
 pub fn required_anti_affinity(pod: &Pod, options: &Options) -> Vec<PodTerm> {
     required(pod, options, PICK_ANTI_AFFINITY)
 }

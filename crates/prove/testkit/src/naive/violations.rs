@@ -15,11 +15,8 @@ use super::{
 /// A required rule of a running pod that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Broken {
-    /// Namespace of the pod.
     pub namespace: String,
-    /// Name of the pod.
     pub name: String,
-    /// The plugin of the rule.
     pub plugin: &'static str,
     /// Path of the rule, for rules between pods and those required during execution; empty for others.
     pub term: String,

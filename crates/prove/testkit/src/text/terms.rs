@@ -72,7 +72,6 @@ fn pod_affinity<'a>(
     }
 }
 
-/// A spread constraint.
 pub fn spread(line: &str, group: &str, content: &str) -> TopologySpreadConstraint {
     let (max_skew, content) = number_first(line, content);
     let when_unsatisfiable = if group == "spread" { "DoNotSchedule" } else { "ScheduleAnyway" };

@@ -33,7 +33,6 @@ impl InProcess {
         })
     }
 
-    /// The shared admission.
     pub fn admission(&self) -> Arc<AdmissionController> {
         self.0.clone()
     }

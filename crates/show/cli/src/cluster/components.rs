@@ -18,7 +18,6 @@ pub struct ComponentError {
     reason: String,
 }
 
-/// Running components.
 pub struct Components {
     stop: CancellationToken,
     running: JoinSet<(&'static str, Result<(), String>)>,
@@ -30,7 +29,6 @@ impl Components {
         Components { stop, running: JoinSet::new() }
     }
 
-    /// The token that stops all components.
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
     }

@@ -1,9 +1,15 @@
 //! Logging of the components to standard error: warnings and errors unless more is requested.
 
-use std::io::{self, IsTerminal, Write};
+use std::fmt::Debug;
+use std::io::IsTerminal;
 
-use berth_terminal::wrap::Wrapped;
+use berth_api::syntax::obeyed::shown;
+use berth_terminal::wrap::without_commands;
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 /// The verbosity.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -40,33 +46,29 @@ impl LogArgs {
         let is_colored = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let _ = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(|| LogLines(std::io::stderr()))
+            .with_writer(std::io::stderr)
+            .fmt_fields(escaped_fields())
             .with_ansi(is_colored)
             .try_init();
     }
 }
 
-/// Writes each event as one line: names and messages of a cluster are escaped.
-struct LogLines<W>(W);
-
-impl<W: Write> Write for LogLines<W> {
-    /// The subscriber writes each event with its line end at once.
-    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(event);
-        let mut lines = Wrapped::new(&mut self.0, None);
-        writeln!(lines, "{}", text.strip_suffix('\n').unwrap_or(&text))?;
-        lines.finish()?;
-        Ok(event.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
+/// Writes the fields of events: names and messages of a cluster are escaped.
+fn escaped_fields() -> impl for<'a> FormatFields<'a> + 'static {
+    let field = |out: &mut Writer<'_>, field: &Field, value: &dyn Debug| {
+        let text = format!("{value:?}");
+        let text = without_commands(&shown(&text)).into_owned();
+        if field.name() == "message" { out.write_str(&text) } else { write!(out, "{field}={text}") }
+    };
+    debug_fn(field).delimited(" ")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
+
+    use berth_api::syntax::obeyed::is_obeyed;
 
     use super::*;
 
@@ -87,16 +89,18 @@ mod tests {
     fn a_message_of_the_server_began_a_line_of_the_log() {
         let written = Written::default();
         let writer = written.clone();
-        let subscriber =
-            tracing_subscriber::fmt().with_ansi(false).with_writer(move || LogLines(writer.clone()));
-        let hostile = "x\n::error::y\r\u{9b}2J\u{202e}";
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .fmt_fields(escaped_fields());
+        let hostile = "x\n::error::y\r\u{9b}2J\u{202e} ##[error]z";
         tracing::subscriber::with_default(subscriber.finish(), || {
             tracing::warn!(path = hostile, key = %hostile, "failed: {hostile}");
         });
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.matches('\n').count(), 1, "{text}");
         assert!(
-            text.ends_with('\n') && !text.trim_end().contains(berth_api::syntax::obeyed::is_obeyed),
+            text.ends_with('\n') && !text.trim_end().contains(is_obeyed) && !text.contains("##["),
             "{text}"
         );
     }

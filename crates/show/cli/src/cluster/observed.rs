@@ -21,13 +21,11 @@ pub enum Stage {
     Waiting,
     /// It has a node and has not started.
     Bound,
-    /// It runs.
     Running,
     Succeeded,
     /// Its node rejected it.
     Rejected,
     Failed,
-    /// It is being deleted.
     Terminating,
 }
 
@@ -87,7 +85,6 @@ pub struct History {
     pub victims: BTreeMap<NamespacedName, Victim>,
     /// Pods that were nominated, by node.
     pub nominated: BTreeMap<String, BTreeSet<NamespacedName>>,
-    /// Number of observed bindings.
     pub n_bound: u64,
     /// Increases with every change of a node or pod.
     pub version: u64,
@@ -125,7 +122,6 @@ impl Observed {
         self.nodes.all()
     }
 
-    /// The stage of a pod.
     pub fn stage(&self, pod: &ObservedObject) -> Stage {
         match Stage::on_known_node(pod) {
             Stage::Bound if pod.node().is_some_and(|node| self.node(node).is_none()) => Stage::Waiting,
@@ -138,7 +134,6 @@ impl Observed {
         self.pods.all()
     }
 
-    /// What happened so far.
     pub fn history(&self) -> MutexGuard<'_, History> {
         lock(&self.history)
     }
@@ -154,7 +149,6 @@ impl Observed {
         self.synced.iter().all(|synced| *synced.borrow())
     }
 
-    /// Counts.
     pub fn tally(&self) -> Tally {
         let (nodes, pods) = (self.nodes(), self.pods());
         let n_ready = nodes.iter().filter(|node| node.is_ready()).count();
@@ -204,7 +198,6 @@ impl History {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub n_nodes: usize,
-    /// Nodes that are ready.
     pub n_ready: usize,
     /// Pods by stage; stages without pods are left out.
     pub stages: BTreeMap<Stage, usize>,

@@ -13,11 +13,9 @@ use super::workload::Workload;
 use crate::render::placement::{PreemptionRow, Row};
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
-/// The placement.
 pub struct Outcome {
     /// Pods that had no node at startup, or that do not run on the node that they name.
     pub rows: Vec<Row>,
-    /// Counts of all pods.
     pub summary: Summary,
     /// Unplaced pods by workload and reason.
     pub failures: Vec<Failure>,

@@ -35,14 +35,11 @@ pub struct SettleCriteria<I> {
     pub n_nodes: usize,
     /// Whether the scheduler is idle: no pod is queued for an attempt.
     pub is_scheduler_idle: I,
-    /// Maximum time to wait.
     pub timeout: Option<Duration>,
 }
 
-/// The result of waiting.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SettleResult {
-    /// The cluster has settled.
     Settled,
     /// The timeout passed; the reason why the cluster had not settled.
     TimedOut(String),
@@ -58,7 +55,6 @@ impl Overview {
         Overview { observed: Observed::start(&client), client, status_line, rate: Rate::default(), enforcer }
     }
 
-    /// The observed nodes and pods.
     pub fn observed(&self) -> &Observed {
         &self.observed
     }
@@ -68,7 +64,6 @@ impl Overview {
         self.status_line.suspend(write);
     }
 
-    /// Removes the summary.
     pub fn clear(&mut self) {
         self.status_line.clear();
     }

@@ -11,7 +11,6 @@ use super::workload::Workload;
 /// The rejected pods that stand for the missing pods of their workloads.
 #[derive(Default)]
 pub struct Rejections {
-    /// The pods.
     pub pods: HashSet<NamespacedName>,
     /// The uids of the controllers all of whose missing pods were rejected, and will be rejected again: their template names the
     /// node, or there was a second attempt.

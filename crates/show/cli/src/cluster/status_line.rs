@@ -10,17 +10,14 @@ use super::observed::Tally;
 use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::obeyed::shown;
 
-/// Refresh interval on a terminal.
 const TERMINAL_INTERVAL: Duration = Duration::from_millis(200);
 /// Minimum interval between two lines elsewhere.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum length of a message, in characters.
 const MAX_MESSAGE: usize = 300;
 
-/// Counts of an enforcer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnforcerStatus {
-    /// Pods evicted so far.
     n_evicted: u64,
     /// Violated rules that are required during execution.
     n_violated: usize,
@@ -31,7 +28,6 @@ pub struct EnforcerStatus {
 }
 
 impl EnforcerStatus {
-    /// From the status of an enforcer.
     pub fn new(status: &berth_enforcer::Status) -> EnforcerStatus {
         EnforcerStatus {
             n_evicted: status.n_evicted,
@@ -44,20 +40,17 @@ impl EnforcerStatus {
 
 /// The output of the summary.
 pub enum StatusLine {
-    /// Disabled.
     Hidden,
     /// Two lines, redrawn in place.
     Terminal {
         /// Draws the two lines.
         bars: MultiProgress,
-        /// Nodes and pods.
         counts: ProgressBar,
         /// The most frequent reason for pending pods.
         pending: ProgressBar,
     },
     /// A new line for each change.
     Lines {
-        /// The last written line.
         last: String,
     },
 }
@@ -88,7 +81,6 @@ impl StatusLine {
         }
     }
 
-    /// Shows the current counts.
     pub fn show(&mut self, tally: &Tally, binds_per_second: f64, enforcer: &EnforcerStatus) {
         match self {
             StatusLine::Hidden => {}
@@ -116,7 +108,6 @@ impl StatusLine {
         }
     }
 
-    /// Removes the summary.
     pub fn clear(&mut self) {
         if let StatusLine::Terminal { counts, pending, .. } = self {
             counts.finish_and_clear();

@@ -17,7 +17,6 @@ pub struct Workload {
     pub status: Status,
 }
 
-/// The desired state.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
@@ -29,14 +28,12 @@ pub struct Spec {
     pub template: Template,
 }
 
-/// The template of its pods.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Template {
     pub spec: TemplateSpec,
 }
 
-/// `spec` of a template.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TemplateSpec {

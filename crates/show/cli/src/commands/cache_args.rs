@@ -19,7 +19,6 @@ impl CacheArgs {
         usize::try_from(self.cache_limit).unwrap_or(usize::MAX)
     }
 
-    /// Watches with the limit.
     pub fn group(&self) -> WatchGroup {
         WatchGroup::new(self.limit())
     }

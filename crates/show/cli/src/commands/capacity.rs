@@ -77,7 +77,6 @@ pub struct Args {
     workload: Option<String>,
 }
 
-/// Counts the replicas.
 pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     // `-f` takes all values up to the next option, including a name that follows.
     let named = args.workload.take().or_else(|| {

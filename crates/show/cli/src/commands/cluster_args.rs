@@ -247,12 +247,10 @@ impl ClusterArgs {
         }
     }
 
-    /// Builds the simulation.
     pub fn simulation_of(&self, inventory: Inventory, settings: Settings) -> Result<Simulation, CliError> {
         Ok(Simulation::new(inventory, self.options(settings))?)
     }
 
-    /// The options of a simulation with these settings.
     pub fn options(&self, settings: Settings) -> SimulationOptions {
         let simulated_nodes = self.nodes.map(|n_nodes| self.size.nodes(n_nodes));
         let pending_for = match self.pending_for {

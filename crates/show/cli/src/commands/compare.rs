@@ -58,7 +58,6 @@ pub struct Args {
     output: ReportOutputArgs,
 }
 
-/// Compares the sides.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let other = args.cluster.with(&args.to_dump, &args.to_filename, args.to_config.as_deref());
     let mut from = side(&args.cluster, args.replace_all)?;

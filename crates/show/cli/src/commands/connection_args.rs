@@ -25,7 +25,6 @@ impl ConnectionArgs {
         Options { kubeconfig: options.kubeconfig.or_else(|| kubeconfig.map(PathBuf::from)), ..options }
     }
 
-    /// Options to create clients with.
     pub fn options(&self) -> Options {
         Options {
             kubeconfig: self.kubeconfig.clone(),

@@ -76,7 +76,6 @@ pub struct Args {
     pod: Option<String>,
 }
 
-/// Explains the pod.
 pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     // `-f` takes all values up to the next option, including a pod name that follows.
     let pod = args

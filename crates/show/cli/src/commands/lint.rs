@@ -110,7 +110,6 @@ enum Format {
     Html,
 }
 
-/// The configuration file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Config {
@@ -122,7 +121,6 @@ struct Config {
     require_labels: Vec<String>,
 }
 
-/// Checks the manifests.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let config = config(args.lint_config.as_deref())?;
     let selection = selection(args, &config)?;

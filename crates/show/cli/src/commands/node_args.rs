@@ -44,7 +44,6 @@ impl NodeSizeArgs {
         self.zones.map(|n_zones| self.nodes(n_zones).nodes()).unwrap_or_default()
     }
 
-    /// This many nodes.
     pub fn nodes(&self, n_nodes: u64) -> SimulatedNodes {
         SimulatedNodes {
             n_nodes: n_nodes as usize,
@@ -89,7 +88,6 @@ pub struct AdoptArgs {
 }
 
 impl AdoptArgs {
-    /// The nodes to simulate.
     pub fn adopt(&self) -> Adopt {
         match &self.adopt_selector {
             Some(labels) => Adopt::Selected { labels: labels.clone(), names: Vec::new() },
@@ -136,7 +134,6 @@ impl NodeArgs {
 }
 
 impl NodeArgs {
-    /// The CSI drivers of the nodes.
     pub fn csi_drivers(&self) -> Vec<CsiDriverTemplate> {
         self.node_csi_driver.clone()
     }

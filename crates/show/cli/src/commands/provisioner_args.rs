@@ -35,7 +35,6 @@ impl ProvisionerArgs {
         install_storage_class(client).await
     }
 
-    /// Options of the controllers with this provisioner.
     pub fn controllers(&self, feature_gates: FeatureGates) -> ControllerOptions {
         let mut options = ControllerOptions::default();
         options.feature_gates = feature_gates;

@@ -141,7 +141,6 @@ struct Report<'a> {
     notes: Option<Vec<Note>>,
 }
 
-/// Makes the plan.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let cluster = &args.cluster;
     let inventory = cluster.inventory(false)?;

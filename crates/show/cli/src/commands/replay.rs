@@ -54,7 +54,6 @@ pub struct Args {
     output: PictureOutputArgs,
 }
 
-/// The result of a replay.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Findings {
@@ -66,7 +65,6 @@ struct Findings {
     n_corrected: usize,
     /// The first differences, up to the limit.
     differences: Vec<Difference>,
-    /// What happened when.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeline: Option<Timeline>,
 }
@@ -147,7 +145,6 @@ fn with_names(config: &SchedulerConfig, recorded: &SchedulerConfig) -> Scheduler
     config
 }
 
-/// Replays every file.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let inputs = find_recordings(&args.files)?;
     let config =

@@ -40,12 +40,10 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 impl ServerArgs {
-    /// The directory with the state.
     pub fn data_dir(&self) -> Option<&Path> {
         self.data_dir.as_deref()
     }
 
-    /// Options of the server.
     pub fn options(&self, extensions: bool, feature_gates: FeatureGates) -> ServerOptions {
         ServerOptions {
             listen: SocketAddr::new(self.listen, self.port),

@@ -74,7 +74,6 @@ pub struct BindArgs {
 }
 
 impl BindArgs {
-    /// The address with this port.
     pub fn address(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.bind_address, port)
     }

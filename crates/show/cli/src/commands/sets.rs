@@ -158,7 +158,6 @@ impl Kind {
     }
 }
 
-/// Compares the sets.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     if args.of == Subject::Nodes && !args.kind.is_empty() {
         let message = "--kind names selectors of pods: remove it, or compare sets of pods with --of pods";

@@ -75,7 +75,6 @@ enum Format {
     Html,
 }
 
-/// Places the pods.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut simulation = args.cluster.simulation(args.output == Format::Yaml)?;
     if args.no_preemption {

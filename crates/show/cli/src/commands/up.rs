@@ -283,7 +283,6 @@ async fn up(
     outcome
 }
 
-/// Controllers and nodes.
 fn start_components(
     args: &Args,
     settings: Settings,

@@ -32,7 +32,6 @@ struct Version {
     kubernetes_version: &'static str,
 }
 
-/// Prints the version.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let version = Version {
         version: env!("CARGO_PKG_VERSION"),

@@ -13,7 +13,6 @@ use super::{NAMESPACE, TLS_SECRET};
 /// Validity; only a new installation renews the certificate.
 const YEARS: i32 = 10;
 
-/// The certificate cannot be generated.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot generate a certificate for {host}: {source}")]
 pub struct CertificateError {

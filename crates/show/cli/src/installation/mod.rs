@@ -142,10 +142,8 @@ pub struct ExtraArg {
     pub arg: String,
 }
 
-/// The configuration of an installation.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// The installed components.
     pub components: Vec<Component>,
     /// The namespace of all namespaced objects.
     pub namespace: String,
@@ -157,13 +155,11 @@ pub struct Installation {
     pub extra_args: Vec<ExtraArg>,
     /// Whether to add a ServiceMonitor.
     pub service_monitor: bool,
-    /// The webhook configurations.
     pub webhooks: Vec<Webhook>,
     /// The webhook's policy, as YAML.
     pub policy: Option<String>,
     /// The failure policy of the webhook for pods.
     pub failure_policy: Option<FailurePolicy>,
-    /// Source of the webhook's certificate.
     pub certificate: CertificateSource,
 }
 
@@ -173,16 +169,11 @@ pub enum InstallError {
     /// The manifests in the binary cannot be parsed; a test excludes this.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The certificate cannot be generated.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// A file given by the user cannot be read.
     #[error("{}: {source}", file.display())]
-    File {
-        file: PathBuf,
-        /// The error of the system.
-        source: std::io::Error,
-    },
+    File { file: PathBuf, source: std::io::Error },
 }
 
 impl Installation {

@@ -1,6 +1,7 @@
 //! Violated rules, and what the enforcer would do about them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
@@ -35,7 +36,6 @@ pub struct Audit {
     pub held: Vec<HeldPod>,
     /// Pods that do not run on the nodes that they name: they break no rule.
     pub not_running: Vec<NotRunning>,
-    /// Counts.
     pub summary: AuditSummary,
 }
 
@@ -56,9 +56,7 @@ pub struct HeldPod {
 /// An eviction that a limit delays.
 #[derive(Debug, Serialize)]
 pub struct Delayed {
-    /// Namespace of the pod.
     pub namespace: String,
-    /// Name of the pod.
     pub name: String,
     /// The limit.
     pub reason: String,
@@ -100,7 +98,6 @@ impl Audit {
     }
 }
 
-/// Counts of an audit.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditSummary {
@@ -127,7 +124,6 @@ pub struct AuditSummary {
 }
 
 impl AuditSummary {
-    /// Counts violations and evictions.
     pub fn new(
         (n_pods, n_nodes): (usize, usize),
         violations: &[Violation],
@@ -295,7 +291,7 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
 fn write_summary(out: &mut impl Write, summary: &AuditSummary) -> io::Result<()> {
     let not_running = not_running::counts(summary.n_rejected, summary.n_waiting);
     let (pods, nodes) = (counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
-    let of = format!("{pods} on {nodes}{not_running}");
+    let of = fmt::from_fn(|f| write!(f, "{pods} on {nodes}{not_running}"));
     if summary.n_violations == 0 {
         return writeln!(out, "{GOOD}No required rule is violated{GOOD:#}: {of}");
     }

@@ -18,7 +18,6 @@ const MAX_MOVES: usize = 20;
 /// Number of models of devices with a row each.
 const MAX_MODELS: usize = 20;
 
-/// Writes the answer.
 pub fn write(
     out: &mut impl Write,
     name: &str,

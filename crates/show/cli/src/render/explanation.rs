@@ -137,7 +137,6 @@ fn write_cut(out: &mut impl Write, n: usize, what: &str) -> io::Result<()> {
     }
 }
 
-/// Writes repairs with their commands.
 pub fn write_repairs(out: &mut impl Write, repairs: &[Repair]) -> io::Result<()> {
     if repairs.is_empty() {
         return Ok(());

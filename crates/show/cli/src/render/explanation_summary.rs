@@ -10,11 +10,8 @@ use berth_terminal::output::{BAD, BOLD, DIM, GOOD};
 use super::explanation::{domain_text, rule_counts, write_preemption, write_verdict_of_pod};
 use super::heading::heading;
 
-/// Number of lines.
 const MAX_LINES: usize = 20;
-/// Number of rules shown.
 const MAX_RULES: usize = 3;
-/// Number of hints shown.
 const MAX_HINTS: usize = 2;
 /// Number of commands of the repair shown.
 const MAX_COMMANDS: usize = 2;

@@ -65,7 +65,6 @@ fn object(Finding { kind, namespace, name, .. }: &Finding) -> String {
     if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
 }
 
-/// Writes a workflow command for each finding.
 pub fn write_workflow_commands(out: &mut impl Write, findings: &[Finding]) -> io::Result<()> {
     for finding in findings {
         let command = match finding.severity {

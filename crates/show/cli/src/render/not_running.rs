@@ -1,12 +1,12 @@
 //! Pods that do not run on the node that they name.
 
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::{NotRunning, Unadmitted};
 use berth_terminal::output::{BAD, BOLD, NL};
 
-/// Number of groups shown.
 const MAX_GROUPS: usize = 20;
 /// Number of pods of a group named.
 const MAX_PODS: usize = 4;
@@ -15,10 +15,10 @@ const MAX_PODS: usize = 4;
 pub fn write(out: &mut impl Write, groups: &[NotRunning]) -> io::Result<()> {
     let (shown, left_out) = groups.split_at(groups.len().min(MAX_GROUPS));
     for NotRunning { workload, why, pods, .. } in shown {
-        let name = match workload {
-            Some(workload) => format!("{BOLD}{workload}{BOLD:#}: "),
-            None => String::new(),
-        };
+        let name = fmt::from_fn(|f| match workload {
+            Some(workload) => write!(f, "{BOLD}{workload}{BOLD:#}: "),
+            None => Ok(()),
+        });
         let Unadmitted { message, .. } = why;
         let (n_pods, pods) = (counted(pods.len(), "pod"), abbreviated(pods, MAX_PODS));
         writeln!(out, "{name}{n_pods} {BAD}{}{BAD:#}: {pods}{NL}  {message}{NL}", why.short())?;
@@ -30,10 +30,11 @@ pub fn write(out: &mut impl Write, groups: &[NotRunning]) -> io::Result<()> {
 }
 
 /// `, 2 rejected by their nodes, 1 waiting for nodes that do not exist`; empty if all pods run.
-pub fn counts(n_rejected: usize, n_waiting: usize) -> String {
-    let count = |n: usize, what: &str| match n {
-        0 => String::new(),
-        n => format!(", {BAD}{} {what}{BAD:#}", grouped(n)),
-    };
-    count(n_rejected, "rejected by their nodes") + &count(n_waiting, "waiting for nodes that do not exist")
+pub fn counts(n_rejected: usize, n_waiting: usize) -> impl Display {
+    fmt::from_fn(move |f| {
+        let counts =
+            [(n_rejected, "rejected by their nodes"), (n_waiting, "waiting for nodes that do not exist")];
+        let mut counts = counts.iter().filter(|(n, _)| *n > 0);
+        counts.try_for_each(|(n, what)| write!(f, ", {BAD}{} {what}{BAD:#}", grouped(*n)))
+    })
 }

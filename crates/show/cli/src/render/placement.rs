@@ -10,7 +10,6 @@ use berth_terminal::table::{Cell, Table};
 use super::{explanation, not_running};
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
-/// Maximum number of domains with a column each.
 const MAX_DOMAIN_COLUMNS: usize = 8;
 /// Number of reasons shown in a summary.
 const MAX_FAILURES: usize = 5;
@@ -22,7 +21,6 @@ const MAX_PODS: usize = 4;
 /// Columns of the table of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Columns {
-    /// No table of pods.
     None,
     Narrow,
     Wide,
@@ -40,7 +38,6 @@ pub struct Row {
     pub unadmitted: Option<String>,
     /// The node's score when it was selected, if known.
     pub score: Option<i64>,
-    /// The node's topology domain.
     pub domain: Option<String>,
     /// Kind and name of its workload.
     pub workload: Option<String>,
@@ -50,7 +47,6 @@ pub struct Row {
     pub devices: Vec<String>,
 }
 
-/// A pod that preempted others.
 #[derive(Clone, Debug)]
 pub struct PreemptionRow {
     /// `namespace/name`.

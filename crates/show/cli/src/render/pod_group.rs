@@ -9,7 +9,6 @@ use berth_terminal::output::{BAD, BOLD, DIM, GOOD, NL};
 
 use super::heading::heading;
 
-/// Members shown.
 const MAX_MEMBERS: usize = 100;
 
 /// Writes where a group stands.

@@ -10,7 +10,6 @@ use berth_terminal::table::Table;
 /// Number of pods that stay that are listed.
 const MAX_IMMOVABLE: usize = 10;
 
-/// Writes the plan.
 pub fn write(out: &mut impl Write, plan: &Plan, request: &Request) -> io::Result<()> {
     let Plan { moves, placed, after, immovable, left_out, is_exhaustive, .. } = plan;
     if moves.is_empty() && after.get(&Goal::Defragment).is_some_and(|unplaced| *unplaced > 0.0) {

@@ -33,15 +33,15 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
     }
     write_undone(out, outcome)?;
     for Alike { first, pods } in alike(&outcome.unplaced) {
-        let count = match &first.workload {
-            Some(workload) => format!("{BOLD}{workload}{BOLD:#}: {}", counted(pods.len(), "pod")),
-            None => counted(pods.len(), "pod"),
+        if let Some(workload) = &first.workload {
+            write!(out, "{BOLD}{workload}{BOLD:#}: ")?;
+        }
+        let (style, unplaced) = match first.before {
+            true => (ATTENTION, "unplaced as before"),
+            false => (BAD, "unplaced"),
         };
-        let unplaced = match first.before {
-            true => format!("{ATTENTION}unplaced as before{ATTENTION:#}"),
-            false => format!("{BAD}unplaced{BAD:#}"),
-        };
-        writeln!(out, "{count} {unplaced}: {}{NL}  {}", abbreviated(&pods, MAX_NAMED), first.message)?;
+        let (n_pods, pods) = (counted(pods.len(), "pod"), abbreviated(&pods, MAX_NAMED));
+        writeln!(out, "{n_pods} {style}{unplaced}{style:#}: {pods}{NL}  {}", first.message)?;
         write_repairs(out, &first.repairs)?;
         writeln!(out)?;
     }

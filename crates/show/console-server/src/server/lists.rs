@@ -11,10 +11,8 @@ use crate::access::{AccessToken, RandomnessError};
 use crate::changes::Changes;
 use crate::console::{Console, Question};
 
-/// Lists that are kept.
 const MAX_LISTS: usize = 64;
 
-/// A confirmed list.
 pub struct List {
     /// Random: it is part of an address.
     pub id: String,

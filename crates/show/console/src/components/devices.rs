@@ -44,10 +44,8 @@ impl DeviceState {
     }
 }
 
-/// A device.
 pub(crate) struct DeviceCell {
     pub(crate) name: String,
-    /// Everything about it.
     pub(crate) title: String,
     pub(crate) state: DeviceState,
     /// What of its state there is to see, such as the claims that have it.

@@ -13,7 +13,6 @@ const PAGE_SIZE: usize = 100;
 type Cell<'a, T> = Box<dyn Fn(&T) -> Markup + 'a>;
 type Order<'a, T> = Box<dyn Fn(&T, &T) -> Ordering + 'a>;
 
-/// A column.
 pub(crate) struct Column<'a, T> {
     /// The parameter `sort`.
     key: &'static str,

@@ -31,12 +31,10 @@ impl Tone {
     }
 }
 
-/// A short state.
 pub(crate) fn badge(tone: Tone, text: &str) -> Markup {
     html! { span class={ "badge " (tone.class()) } { (text) } }
 }
 
-/// A card with a heading.
 pub(crate) fn card(heading: &str, content: &Markup) -> Markup {
     html! { section.card { h2 { (heading) } (content) } }
 }

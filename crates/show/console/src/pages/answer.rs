@@ -5,7 +5,6 @@ use maud::Markup;
 /// The title and the content of a page.
 pub(super) struct Page {
     pub(super) title: String,
-    /// Words below the title.
     pub(super) subtitle: Option<Markup>,
     /// Links and choices beside the title.
     pub(super) actions: Option<Markup>,

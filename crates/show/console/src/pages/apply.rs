@@ -13,7 +13,6 @@ use crate::{Request, Response, State};
 
 /// The path that asks for confirmation; nothing is written.
 pub const CONFIRM: &str = "/what-if/confirm";
-/// The path that writes.
 pub const APPLY: &str = "/what-if/apply";
 
 impl WritePlan {

@@ -62,7 +62,6 @@ fn node_of(allocation: &AllocationResult) -> Option<&str> {
     Some(name)
 }
 
-/// The pods of each claim.
 fn pods_by_claim(pods: Pods<'_>) -> BTreeMap<NamespacedName, Vec<usize>> {
     let mut by_claim: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (position, pod) in pods.simulation.pods().iter().enumerate() {

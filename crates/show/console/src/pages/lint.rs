@@ -87,7 +87,6 @@ fn summary(findings: &[Finding]) -> Markup {
     }
 }
 
-/// A badge.
 pub(crate) fn severity(severity: Severity) -> Markup {
     badge(tone(severity), &severity.to_string())
 }

@@ -29,7 +29,6 @@ pub(super) fn pod(namespace: &str, name: &str) -> Markup {
     link(&links::pod(namespace, name), &format!("{namespace}/{name}"))
 }
 
-/// A claim of devices.
 pub(super) fn claim(name: &NamespacedName) -> Markup {
     link(&links::claim(name.namespace(), name.name()), &name.to_string())
 }
@@ -70,7 +69,6 @@ pub(super) fn object(kind: &str, namespace: &str, name: &str) -> Markup {
     }
 }
 
-/// The namespaces of pods.
 pub(super) fn namespaces(pods: Pods<'_>) -> BTreeSet<String> {
     let of_workloads = pods.table.workloads().map(|(_, (namespace, _))| namespace.clone());
     of_workloads.chain(pods.table.single().map(|at| pods.at(at).pod.metadata.namespace.clone())).collect()
@@ -112,7 +110,6 @@ pub(super) fn table_of(caption: &str, headers: &[&str], rows: Vec<Vec<Markup>>) 
     }
 }
 
-/// A cell with a number.
 pub(super) fn number(n: usize) -> Markup {
     html! { (grouped(n)) }
 }

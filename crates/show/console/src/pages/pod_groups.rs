@@ -15,7 +15,6 @@ use crate::components::listing::{Column, Filter, listing};
 use crate::components::{Tone, badge, card, empty, facts, verdict};
 use crate::{Request, State, links};
 
-/// The groups with their members.
 fn groups(pods: &Pods) -> BTreeMap<&GroupKey, Vec<&SimulatedPod>> {
     let mut groups: BTreeMap<&GroupKey, Vec<&SimulatedPod>> = BTreeMap::new();
     for pod in pods {

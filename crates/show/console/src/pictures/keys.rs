@@ -27,7 +27,6 @@ const AGES: [(i64, &str); 5] = [
 pub(crate) enum KeyBy {
     Workload,
     Namespace,
-    /// The pod group.
     Group,
     /// The priority class, or the number.
     Priority,

@@ -6,7 +6,6 @@ use berth_simulate::what_if::{DomainLoss, DomainLosses};
 
 use berth_api::syntax::format::counted;
 
-/// Domains that are drawn.
 const MAX_DOMAINS: usize = 60;
 
 /// The pods of each domain that find other nodes, and those that do not, if the domain is lost.

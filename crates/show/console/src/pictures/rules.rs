@@ -12,7 +12,6 @@ use berth_simulate::{SimulatedPod, Simulation};
 use crate::overview::{Overview, Pods};
 use crate::workloads::{WorkloadName, name_of};
 
-/// Most arcs.
 const MAX_ARCS: usize = 150;
 /// With more workloads than this, pods without a workload are left out.
 pub(crate) const MAX_WITH_SINGLE: usize = 2000;

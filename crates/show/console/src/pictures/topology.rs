@@ -20,7 +20,6 @@ use crate::pod_table::PodTable;
 
 /// Most cells; of more nodes, several share a cell.
 const MAX_CELLS: usize = 5000;
-/// Pending pods that are drawn.
 const MAX_PENDING: usize = 500;
 /// Broken rules that the title of a cell names; of many cells, each has a short title.
 const MAX_BROKEN: usize = 12;
@@ -119,7 +118,6 @@ fn pending_text(simulation: &Simulation, table: &PodTable) -> String {
     }
 }
 
-/// What the cells show.
 struct Drawing<'a> {
     pods: Pods<'a>,
     view: &'a View<'a>,

@@ -61,7 +61,6 @@ pub(crate) enum Level {
 /// A pod that would nearly fit on a node.
 pub(crate) struct Nearly {
     pub(crate) position: usize,
-    /// Why it does not.
     pub(crate) why: String,
 }
 

@@ -10,7 +10,6 @@ use super::document;
 use crate::components::{Tone, card, field, verdict};
 use crate::pages::severity;
 
-/// The page about findings.
 pub fn lint(report: &LintReport) -> String {
     let LintReport { findings, invalid, incomplete, .. } = report;
     let mut files: Vec<(&str, Vec<&Finding>)> = Vec::new();

@@ -64,7 +64,6 @@ pub const COLUMNS: &[Column] = &[
     NAME.wide(),
 ];
 
-/// The first of some fields that has a text.
 fn first_of<'o>(row: &Row<'o>, fields: &[&str]) -> Option<&'o str> {
     fields.iter().find_map(|field| row.text(field))
 }

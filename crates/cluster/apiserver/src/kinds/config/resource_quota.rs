@@ -5,7 +5,6 @@ use berth_schema::resource::RESOURCE_QUOTAS;
 
 use crate::kinds::prelude::*;
 
-/// All scopes of quotas.
 const SCOPES: &[&str] = &[
     "BestEffort",
     "CrossNamespacePodAffinity",

@@ -69,7 +69,6 @@ struct Summary {
     last_restart: Option<Timestamp>,
 }
 
-/// Restarts of some containers.
 #[derive(Clone, Copy, Default)]
 struct Restarts {
     count: i64,

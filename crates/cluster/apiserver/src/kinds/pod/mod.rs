@@ -2,15 +2,17 @@
 
 mod columns;
 mod defaults;
+mod ephemeral;
 mod resize;
 mod update;
 pub mod validate;
 
 use berth_api::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
-use berth_api::admission::{AdmissionOptions, admit, validate_changed_annotations};
+use berth_api::admission::{AdmissionOptions, admit, extension_warnings, validate_changed_annotations};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{self as typed, PriorityClass, ResourceList, RuntimeClass, Toleration};
 use berth_api::read::from_value;
+use berth_api::syntax::annotations::ANNOTATION_PREFIX;
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource};
 
 use defaults::{default_pod, qos_class};
@@ -72,6 +74,20 @@ impl Strategy for Pod {
         validate_tolerations(context.feature_gates, new, old, causes);
     }
 
+    /// As the webhook does for another API server.
+    fn update_warnings(&self, context: &Context<'_>, new: &Value, old: &Value) -> Vec<String> {
+        fn annotations(pod: &Value) -> Vec<(&String, &Value)> {
+            let all = pod["metadata"]["annotations"].as_object().into_iter().flatten();
+            all.filter(|(key, _)| key.starts_with(ANNOTATION_PREFIX)).collect()
+        }
+        let is_unchanged =
+            new["spec"]["affinity"] == old["spec"]["affinity"] && annotations(new) == annotations(old);
+        if is_unchanged || !context.extensions {
+            return Vec::new();
+        }
+        read(new).map(|pod| extension_warnings(&pod)).unwrap_or_default()
+    }
+
     /// By any subresource: those that do not write annotations have kept them.
     fn authorize_update(
         &self,
@@ -92,8 +108,12 @@ impl Strategy for Pod {
         causes.refuse(&PODS, new)
     }
 
-    fn validate_resize(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        resize::validate(new, old, causes);
+    fn validate_subresource(&self, subresource: &str, new: &Value, old: &Value, causes: &mut Causes) {
+        match subresource {
+            "resize" => resize::validate(new, old, causes),
+            "ephemeralcontainers" => ephemeral::validate(new, old, causes),
+            _ => {}
+        }
     }
 
     /// Resolves the priority, adds tolerations, merges the runtime class and label keys, and validates, by `berth_api`.

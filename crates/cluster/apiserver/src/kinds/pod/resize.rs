@@ -6,21 +6,15 @@ use berth_api::syntax::quantity::Quantity;
 
 use super::defaults::qos_class;
 use crate::kinds::prelude::*;
+use crate::strategy::metadata::kept;
 use crate::strategy::template;
 
 const LISTS: [&str; 2] = ["containers", "initContainers"];
-/// What may change.
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 
 /// Keeps everything of a pod but the resources and resize policies of its containers.
 pub fn prepare(new: &mut Value, old: &Value) {
-    let mut kept = old.clone();
-    kept["metadata"]["managedFields"] = new["metadata"]["managedFields"].clone();
-    if kept["metadata"]["managedFields"].is_null()
-        && let Some(metadata) = kept["metadata"].as_object_mut()
-    {
-        metadata.remove("managedFields");
-    }
+    let mut kept = kept(new, old);
     for list in LISTS {
         // Of containers with the same name the first counts.
         let sent: HashMap<_, _> = items(&new["spec"], list)

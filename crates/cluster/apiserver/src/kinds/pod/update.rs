@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 
 use super::defaults::default_pod;
-use super::resize;
+use super::{ephemeral, resize};
 use crate::kinds::prelude::*;
 use crate::request::Cause;
-use crate::strategy::template;
 
 /// What devices take of the node of the pod, by claim.
 pub const NODE_ALLOCATABLE: &str = "nodeAllocatableResourceClaimStatuses";
@@ -43,15 +42,7 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
                 status.insert("qosClass".to_owned(), class.clone());
             }
         }
-        "ephemeralcontainers" => {
-            let added = new["spec"]["ephemeralContainers"].clone();
-            let mut kept = old.clone();
-            if !added.is_null() {
-                kept["spec"]["ephemeralContainers"] = added;
-            }
-            *new = kept;
-            template::default_spec(&mut new["spec"]);
-        }
+        "ephemeralcontainers" => ephemeral::prepare(new, old),
         "resize" => resize::prepare(new, old),
         _ => {
             default_pod(new);

@@ -10,7 +10,6 @@ use super::device::names::{limited, limited_set, validate_name};
 use crate::kinds::pod::priority_classes;
 use crate::kinds::prelude::*;
 
-/// Claims of a group at most.
 const MAX_CLAIMS: usize = 4;
 /// The priority of a group at most: that of a class that users define.
 const MAX_PRIORITY: i64 = 1_000_000_000;

@@ -7,7 +7,6 @@ use super::device::names::{limited, validate_name};
 use super::pod_group::{DISRUPTION_MODES, in_words_of, set_priority, validate_spec};
 use crate::kinds::prelude::*;
 
-/// Templates of a Workload at most.
 const MAX_TEMPLATES: usize = 8;
 
 pub struct Workload {

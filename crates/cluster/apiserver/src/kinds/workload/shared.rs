@@ -18,7 +18,6 @@ pub struct Workload {
     pub default: fn(&mut Map<String, Value>),
     /// The counts of a new object's status, all 0.
     pub counts: &'static [&'static str],
-    /// Completes a new object.
     pub complete: fn(&mut Value),
     pub restart_policies: &'static [&'static str],
     /// Validates the rest of a spec that has a template.

@@ -17,7 +17,6 @@ mod url;
 
 use super::function::Row;
 
-/// The rows of all libraries.
 pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     [
         operators::ROWS,

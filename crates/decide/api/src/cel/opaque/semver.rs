@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-/// A semantic version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Semver {
     pub major: u64,

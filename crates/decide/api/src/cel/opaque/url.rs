@@ -1,6 +1,5 @@
 //! URLs: absolute URIs and absolute paths.
 
-/// A URL in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     pub scheme: String,

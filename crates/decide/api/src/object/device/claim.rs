@@ -45,17 +45,13 @@ pub fn claim_name_base(owner: &str, entry: &str) -> String {
     format!("{}-{}", cut(owner), cut(entry))
 }
 
-/// A claim of devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaim {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: ResourceClaimSpec,
-    /// Status.
     #[serde(deserialize_with = "nullable")]
     pub status: ResourceClaimStatus,
 }
@@ -82,31 +78,25 @@ impl ResourceClaim {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimTemplate {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: ResourceClaimTemplateSpec,
 }
 
-/// `spec` of a template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimTemplateSpec {
     /// Labels and annotations of the claims.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification of the claims.
     #[serde(deserialize_with = "nullable")]
     pub spec: ResourceClaimSpec,
 }
 
-/// `spec` of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimSpec {
-    /// The devices.
     #[serde(deserialize_with = "nullable")]
     pub devices: DeviceClaim,
 }
@@ -121,7 +111,6 @@ pub struct DeviceClaim {
     /// What the devices of several requests must have in common.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<DeviceConstraint>,
-    /// Configuration of the devices.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<DeviceConfiguration>,
 }
@@ -141,11 +130,9 @@ pub struct DeviceRequest {
     pub first_available: Vec<DeviceSubRequest>,
 }
 
-/// Devices of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExactDeviceRequest {
-    /// Name of the class.
     #[serde(deserialize_with = "nullable")]
     pub device_class_name: String,
     /// What a device must satisfy besides the class, ANDed.
@@ -175,7 +162,6 @@ pub struct DeviceSubRequest {
     /// Name in the request.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
-    /// Name of the class.
     #[serde(deserialize_with = "nullable")]
     pub device_class_name: String,
     /// What a device must satisfy besides the class, ANDed.

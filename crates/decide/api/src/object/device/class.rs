@@ -10,15 +10,12 @@ use crate::object::{ObjectMeta, nullable};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClass {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: DeviceClassSpec,
 }
 
-/// `spec` of a device class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClassSpec {
@@ -33,7 +30,6 @@ pub struct DeviceClassSpec {
     pub extended_resource_name: Option<String>,
 }
 
-/// A selector of devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceSelector {
@@ -58,7 +54,6 @@ pub struct DeviceConfiguration {
     /// In a claim: the requests that it is for; empty for all. `REQUEST/SUBREQUEST` names an alternative.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
-    /// The configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opaque: Option<OpaqueDeviceConfiguration>,
 }
@@ -67,7 +62,6 @@ pub struct DeviceConfiguration {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OpaqueDeviceConfiguration {
-    /// The driver.
     #[serde(deserialize_with = "nullable")]
     pub driver: String,
     /// The configuration, as it was written.
@@ -79,22 +73,18 @@ pub struct OpaqueDeviceConfiguration {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceTaintRule {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: DeviceTaintRuleSpec,
 }
 
-/// `spec` of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceTaintRuleSpec {
     /// The devices; absent for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_selector: Option<DeviceTaintSelector>,
-    /// The taint.
     #[serde(deserialize_with = "nullable")]
     pub taint: DeviceTaint,
 }
@@ -103,13 +93,10 @@ pub struct DeviceTaintRuleSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceTaintSelector {
-    /// The driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// The pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// The device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
 }

@@ -18,24 +18,17 @@ pub use self::status::*;
 use super::ObjectMeta;
 use crate::resource::{self, Resource};
 
-/// The kinds of [`DeviceObject`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DeviceKind {
-    /// ResourceSlice.
     ResourceSlice,
-    /// DeviceClass.
     DeviceClass,
-    /// ResourceClaim.
     ResourceClaim,
-    /// ResourceClaimTemplate.
     ResourceClaimTemplate,
-    /// DeviceTaintRule.
     DeviceTaintRule,
 }
 
 impl DeviceKind {
-    /// All kinds.
     pub const ALL: [DeviceKind; 5] = [
         DeviceKind::ResourceSlice,
         DeviceKind::DeviceClass,
@@ -60,20 +53,14 @@ impl DeviceKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DeviceObject {
-    /// Devices of a pool.
     ResourceSlice(Box<ResourceSlice>),
-    /// A device class.
     DeviceClass(Box<DeviceClass>),
-    /// A claim.
     ResourceClaim(Box<ResourceClaim>),
-    /// A template of claims.
     ResourceClaimTemplate(Box<ResourceClaimTemplate>),
-    /// A taint of devices.
     DeviceTaintRule(Box<DeviceTaintRule>),
 }
 
 impl DeviceObject {
-    /// The kind.
     pub fn kind(&self) -> DeviceKind {
         match self {
             DeviceObject::ResourceSlice(_) => DeviceKind::ResourceSlice,
@@ -84,7 +71,6 @@ impl DeviceObject {
         }
     }
 
-    /// The metadata.
     pub fn metadata(&self) -> &ObjectMeta {
         match self {
             DeviceObject::ResourceSlice(o) => &o.metadata,

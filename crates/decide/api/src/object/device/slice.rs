@@ -13,10 +13,8 @@ use crate::syntax::quantity::Quantity;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceSlice {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: ResourceSliceSpec,
 }
@@ -73,7 +71,6 @@ pub struct CounterSet {
     /// Name, unique in the pool.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
-    /// The counters.
     #[serde(deserialize_with = "nullable")]
     pub counters: BTreeMap<String, Counter>,
 }
@@ -82,12 +79,10 @@ pub struct CounterSet {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Counter {
-    /// The amount.
     #[serde(deserialize_with = "nullable")]
     pub value: Quantity,
 }
 
-/// A device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Device {
@@ -112,7 +107,6 @@ pub struct Device {
     /// With `per_device_node_selection`: whether all nodes can use the device.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "std::ops::Not::not")]
     pub all_nodes: bool,
-    /// Taints.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<DeviceTaint>,
     /// Whether a claim with the device can only be used on the node that it was allocated for.
@@ -145,7 +139,6 @@ pub struct NodeAllocatableResourceMapping {
     pub allocation_multiplier: Option<Quantity>,
 }
 
-/// A capacity of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceCapacity {
@@ -172,7 +165,6 @@ pub struct CapacityRequestPolicy {
     pub valid_range: Option<CapacityRequestPolicyRange>,
 }
 
-/// A range of amounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CapacityRequestPolicyRange {
@@ -194,25 +186,20 @@ pub struct DeviceCounterConsumption {
     /// Name of the set, in the same pool.
     #[serde(deserialize_with = "nullable")]
     pub counter_set: String,
-    /// The amounts.
     #[serde(deserialize_with = "nullable")]
     pub counters: BTreeMap<String, Counter>,
 }
 
-/// A taint of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceTaint {
-    /// Key.
     #[serde(deserialize_with = "nullable")]
     pub key: String,
-    /// Value.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// `None`, `NoSchedule` or `NoExecute`.
     #[serde(deserialize_with = "nullable")]
     pub effect: String,
-    /// When the taint was added.
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub time_added: Option<Timestamp>,
 }
@@ -225,17 +212,12 @@ impl fmt::Display for DeviceTaint {
     }
 }
 
-/// The value of an attribute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "AttributeFields", into = "AttributeFields")]
 pub enum DeviceAttribute {
-    /// A whole number.
     Int(i64),
-    /// A truth value.
     Bool(bool),
-    /// A string.
     String(String),
-    /// A semantic version.
     Version(String),
     /// None of these, as in a manifest that no API server accepts.
     #[default]

@@ -14,7 +14,6 @@ use crate::syntax::quantity::Quantity;
 /// The largest number of consumers in `reservedFor` of a claim.
 pub const MAX_CONSUMERS: usize = 256;
 
-/// `status` of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimStatus {
@@ -33,13 +32,11 @@ pub struct ResourceClaimStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocationResult {
-    /// The devices.
     #[serde(deserialize_with = "nullable")]
     pub devices: DeviceAllocationResult,
     /// The nodes on which the devices can be used; absent for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<NodeSelector>,
-    /// When the devices were allocated.
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub allocation_timestamp: Option<Timestamp>,
 }
@@ -56,26 +53,21 @@ pub struct DeviceAllocationResult {
     pub config: Vec<DeviceAllocationConfiguration>,
 }
 
-/// A device that is allocated for a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceRequestAllocationResult {
     /// The request, or `REQUEST/SUBREQUEST` for the alternative that was used.
     #[serde(deserialize_with = "nullable")]
     pub request: String,
-    /// The driver.
     #[serde(deserialize_with = "nullable")]
     pub driver: String,
-    /// The pool.
     #[serde(deserialize_with = "nullable")]
     pub pool: String,
-    /// The device.
     #[serde(deserialize_with = "nullable")]
     pub device: String,
     /// Whether the device is used for administration: it is free for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_access: Option<bool>,
-    /// The tolerations of the request.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<Toleration>,
     /// The conditions of the device that must be true before the pod is bound.
@@ -92,7 +84,6 @@ pub struct DeviceRequestAllocationResult {
     pub consumed_capacity: BTreeMap<String, Quantity>,
 }
 
-/// Configuration for a driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceAllocationConfiguration {
@@ -102,12 +93,10 @@ pub struct DeviceAllocationConfiguration {
     /// The requests that it is for; empty for all.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
-    /// The configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opaque: Option<OpaqueDeviceConfiguration>,
 }
 
-/// A consumer of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimConsumerReference {
@@ -120,7 +109,6 @@ pub struct ResourceClaimConsumerReference {
     /// Name, in the namespace of the claim.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
-    /// Unique identifier.
     #[serde(deserialize_with = "nullable")]
     pub uid: String,
 }
@@ -129,13 +117,10 @@ pub struct ResourceClaimConsumerReference {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AllocatedDeviceStatus {
-    /// The driver.
     #[serde(deserialize_with = "nullable")]
     pub driver: String,
-    /// The pool.
     #[serde(deserialize_with = "nullable")]
     pub pool: String,
-    /// The device.
     #[serde(deserialize_with = "nullable")]
     pub device: String,
     /// The share of a device that several requests share.
@@ -152,23 +137,19 @@ pub struct AllocatedDeviceStatus {
     pub network_data: Option<NetworkDeviceData>,
 }
 
-/// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetworkDeviceData {
-    /// Name.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub interface_name: String,
     /// Addresses with prefix lengths.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub ips: Vec<String>,
-    /// Hardware address.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub hardware_address: String,
 }
 
 impl ResourceClaimConsumerReference {
-    /// A pod.
     pub fn pod(pod: &ObjectMeta) -> ResourceClaimConsumerReference {
         let (name, uid) = (pod.name.clone(), pod.uid.clone());
         ResourceClaimConsumerReference { api_group: String::new(), resource: "pods".to_owned(), name, uid }

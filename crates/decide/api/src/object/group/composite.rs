@@ -17,21 +17,16 @@ const MAX_DEPTH: usize = 4;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CompositePodGroup {
-    /// `apiVersion`.
     #[serde(deserialize_with = "nullable")]
     pub api_version: String,
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: CompositePodGroupSpec,
-    /// Status.
     #[serde(deserialize_with = "nullable")]
     pub status: PodGroupStatus,
 }
 
-/// `spec` of a CompositePodGroup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CompositePodGroupSpec {

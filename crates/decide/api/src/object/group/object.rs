@@ -12,19 +12,15 @@ use crate::resource::group_of;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroup {
-    /// `apiVersion`.
     #[serde(deserialize_with = "nullable")]
     pub api_version: String,
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
     /// The controller whose pods are the group, if this is the template of a [`GroupWorkload`].
     #[serde(skip)]
     pub controller: Option<ControllerReference>,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: PodGroupSpec,
-    /// Status.
     #[serde(deserialize_with = "nullable")]
     pub status: PodGroupStatus,
 }
@@ -99,7 +95,6 @@ pub struct PodGroupConstraints {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologyConstraint {
-    /// The node label key.
     #[serde(deserialize_with = "nullable")]
     pub key: String,
 }
@@ -123,18 +118,14 @@ pub struct PodGroupStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupWorkload {
-    /// `apiVersion`.
     #[serde(deserialize_with = "nullable")]
     pub api_version: String,
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: GroupWorkloadSpec,
 }
 
-/// `spec` of a Workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupWorkloadSpec {
@@ -150,13 +141,10 @@ pub struct GroupWorkloadSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ControllerReference {
-    /// API group.
     #[serde(deserialize_with = "nullable")]
     pub api_group: String,
-    /// Kind.
     #[serde(deserialize_with = "nullable")]
     pub kind: String,
-    /// Name.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
 }

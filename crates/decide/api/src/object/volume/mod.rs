@@ -14,7 +14,6 @@ pub use self::storage::*;
 use super::ObjectMeta;
 use crate::resource::{self, Resource};
 
-/// The kinds of [`VolumeObject`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum VolumeKind {
@@ -35,7 +34,6 @@ pub enum VolumeKind {
 }
 
 impl VolumeKind {
-    /// All kinds.
     pub const ALL: [VolumeKind; 7] = [
         VolumeKind::PersistentVolume,
         VolumeKind::PersistentVolumeClaim,
@@ -64,15 +62,11 @@ impl VolumeKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum VolumeObject {
-    /// A persistent volume.
     PersistentVolume(Box<PersistentVolume>),
-    /// A claim.
     PersistentVolumeClaim(Box<PersistentVolumeClaim>),
-    /// A storage class.
     StorageClass(StorageClass),
     /// The CSI drivers of a node.
     CsiNode(CsiNode),
-    /// A CSI driver.
     CsiDriver(CsiDriver),
     /// The free capacity of a driver in a topology.
     CsiStorageCapacity(CsiStorageCapacity),
@@ -81,7 +75,6 @@ pub enum VolumeObject {
 }
 
 impl VolumeObject {
-    /// The kind.
     pub fn kind(&self) -> VolumeKind {
         match self {
             VolumeObject::PersistentVolume(_) => VolumeKind::PersistentVolume,
@@ -94,7 +87,6 @@ impl VolumeObject {
         }
     }
 
-    /// The metadata.
     pub fn metadata(&self) -> &ObjectMeta {
         match self {
             VolumeObject::PersistentVolume(o) => &o.metadata,

@@ -24,23 +24,18 @@ pub const BOUND_BY_CONTROLLER_ANNOTATION: &str = "pv.kubernetes.io/bound-by-cont
 /// The resource that a volume has and a claim requests.
 pub const STORAGE: &str = "storage";
 
-/// A persistent volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolume {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: PersistentVolumeSpec,
-    /// Status.
     #[serde(deserialize_with = "nullable")]
     pub status: PersistentVolumeStatus,
 }
 
 impl PersistentVolume {
-    /// Its size.
     pub fn capacity(&self) -> Quantity {
         self.spec.capacity.get(STORAGE).copied().unwrap_or_default()
     }
@@ -51,7 +46,6 @@ impl PersistentVolume {
     }
 }
 
-/// `spec` of a persistent volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeSpec {
@@ -73,31 +67,22 @@ pub struct PersistentVolumeSpec {
     /// The nodes that can use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity: Option<VolumeNodeAffinity>,
-    /// Name of its VolumeAttributesClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_attributes_class_name: Option<String>,
-    /// A CSI volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csi: Option<CsiVolume>,
-    /// An AWS disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws_elastic_block_store: Option<AwsElasticBlockStore>,
-    /// A GCE disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gce_persistent_disk: Option<GcePersistentDisk>,
-    /// An Azure disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_disk: Option<AzureDisk>,
-    /// An Azure file share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_file: Option<AzureFile>,
-    /// An OpenStack volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cinder: Option<Cinder>,
-    /// A vSphere volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vsphere_volume: Option<VsphereVolume>,
-    /// A Portworx volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub portworx_volume: Option<PortworxVolume>,
 }
@@ -117,14 +102,11 @@ impl PersistentVolumeSpec {
     }
 }
 
-/// `claimRef` of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimReference {
-    /// Namespace.
     #[serde(deserialize_with = "nullable")]
     pub namespace: String,
-    /// Name.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// Unique identifier; empty while the volume is only reserved for a claim of that name.
@@ -132,7 +114,6 @@ pub struct ClaimReference {
     pub uid: String,
 }
 
-/// `nodeAffinity` of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeNodeAffinity {
@@ -141,7 +122,6 @@ pub struct VolumeNodeAffinity {
     pub required: Option<NodeSelector>,
 }
 
-/// `status` of a persistent volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeStatus {
@@ -150,17 +130,13 @@ pub struct PersistentVolumeStatus {
     pub phase: String,
 }
 
-/// A claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeClaim {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: PersistentVolumeClaimSpec,
-    /// Status.
     #[serde(deserialize_with = "nullable")]
     pub status: PersistentVolumeClaimStatus,
 }
@@ -178,7 +154,6 @@ impl PersistentVolumeClaim {
     }
 }
 
-/// `spec` of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeClaimSpec {
@@ -200,21 +175,17 @@ pub struct PersistentVolumeClaimSpec {
     /// `Filesystem` (also when absent) or `Block`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_mode: Option<String>,
-    /// Name of its VolumeAttributesClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_attributes_class_name: Option<String>,
 }
 
-/// `resources` of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeResources {
-    /// Requests.
     #[serde(deserialize_with = "nullable")]
     pub requests: ResourceList,
 }
 
-/// `status` of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeClaimStatus {

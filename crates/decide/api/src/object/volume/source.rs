@@ -13,10 +13,8 @@ use crate::object::nullable;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Volume {
-    /// Name.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
-    /// A claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<ClaimVolume>,
     /// A claim that is created for the pod, named after the pod and the volume.
@@ -25,34 +23,24 @@ pub struct Volume {
     /// A CSI volume without a claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csi: Option<CsiVolume>,
-    /// An AWS disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws_elastic_block_store: Option<AwsElasticBlockStore>,
-    /// A GCE disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gce_persistent_disk: Option<GcePersistentDisk>,
-    /// An Azure disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_disk: Option<AzureDisk>,
-    /// An Azure file share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_file: Option<AzureFile>,
-    /// An OpenStack volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cinder: Option<Cinder>,
-    /// A vSphere volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vsphere_volume: Option<VsphereVolume>,
-    /// A Portworx volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub portworx_volume: Option<PortworxVolume>,
-    /// An iSCSI disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iscsi: Option<Iscsi>,
-    /// A Ceph disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rbd: Option<Rbd>,
-    /// An image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageVolume>,
     /// A directory that exists as long as the pod is on its node.
@@ -110,12 +98,10 @@ impl Volume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimVolume {
-    /// Name of the claim.
     #[serde(deserialize_with = "nullable")]
     pub claim_name: String,
 }
 
-/// A generic ephemeral volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EphemeralVolume {
@@ -124,11 +110,9 @@ pub struct EphemeralVolume {
     pub volume_claim_template: Option<VolumeClaimTemplate>,
 }
 
-/// The template of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeClaimTemplate {
-    /// The specification of the claim.
     #[serde(deserialize_with = "nullable")]
     pub spec: PersistentVolumeClaimSpec,
 }

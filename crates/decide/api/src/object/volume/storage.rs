@@ -11,14 +11,11 @@ pub const MIGRATED_PLUGINS_ANNOTATION: &str = "storage.alpha.kubernetes.io/migra
 /// The provisioner of classes whose volumes are only bound, never provisioned.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// A storage class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StorageClass {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// The provisioner of its volumes.
     #[serde(deserialize_with = "nullable")]
     pub provisioner: String,
     /// `Immediate` (also when absent) or `WaitForFirstConsumer`.
@@ -40,7 +37,6 @@ impl StorageClass {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologySelectorTerm {
-    /// The requirements.
     #[serde(deserialize_with = "nullable")]
     pub match_label_expressions: Vec<TopologySelectorLabelRequirement>,
 }
@@ -49,10 +45,8 @@ pub struct TopologySelectorTerm {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologySelectorLabelRequirement {
-    /// The key.
     #[serde(deserialize_with = "nullable")]
     pub key: String,
-    /// The values.
     #[serde(deserialize_with = "nullable")]
     pub values: Vec<String>,
 }
@@ -61,28 +55,22 @@ pub struct TopologySelectorLabelRequirement {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiNode {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: CsiNodeSpec,
 }
 
-/// `spec` of a CSINode.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiNodeSpec {
-    /// The drivers.
     #[serde(deserialize_with = "nullable")]
     pub drivers: Vec<CsiNodeDriver>,
 }
 
-/// A driver on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiNodeDriver {
-    /// Name.
     #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// How many volumes it can attach.
@@ -99,19 +87,15 @@ pub struct VolumeNodeResources {
     pub count: Option<i32>,
 }
 
-/// A CSI driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiDriver {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: CsiDriverSpec,
 }
 
-/// `spec` of a CSI driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiDriverSpec {
@@ -130,16 +114,13 @@ pub struct CsiDriverSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiStorageCapacity {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
     /// The nodes that can use the capacity; null for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_topology: Option<LabelSelector>,
-    /// Name of the storage class.
     #[serde(deserialize_with = "nullable")]
     pub storage_class_name: String,
-    /// The free capacity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Quantity>,
     /// The largest size of one volume; wins over `capacity`.
@@ -151,34 +132,26 @@ pub struct CsiStorageCapacity {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeAttachment {
-    /// Metadata.
     #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(deserialize_with = "nullable")]
     pub spec: VolumeAttachmentSpec,
 }
 
-/// `spec` of an attachment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeAttachmentSpec {
-    /// The CSI driver.
     #[serde(deserialize_with = "nullable")]
     pub attacher: String,
-    /// The node.
     #[serde(deserialize_with = "nullable")]
     pub node_name: String,
-    /// What is attached.
     #[serde(deserialize_with = "nullable")]
     pub source: VolumeAttachmentSource,
 }
 
-/// `source` of an attachment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeAttachmentSource {
-    /// The persistent volume.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub persistent_volume_name: String,
 }

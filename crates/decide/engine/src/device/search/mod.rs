@@ -45,7 +45,6 @@ pub(super) enum Found {
     Error(String),
 }
 
-/// What was chosen for a claim.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChosenClaim {
     pub(crate) devices: Vec<Chosen>,
@@ -53,7 +52,6 @@ pub(crate) struct ChosenClaim {
     pub(crate) alternatives: Vec<usize>,
 }
 
-/// A device that was chosen.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
     pub(crate) request: usize,

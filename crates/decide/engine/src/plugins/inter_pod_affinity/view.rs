@@ -59,7 +59,6 @@ struct Preference {
 enum By {
     /// The number of pods.
     Count,
-    /// Whether there are any.
     Presence,
     /// The sum of the weights.
     Weight,

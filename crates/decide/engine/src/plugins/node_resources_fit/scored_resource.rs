@@ -7,7 +7,6 @@ use crate::cycle::context::NodeRef;
 use crate::state::State;
 use crate::state::interned::intern::Symbol;
 
-/// A resource that a scoring plugin reads.
 pub(in super::super) struct ScoredResource {
     pub(in super::super) name: String,
     kind: ResourceKind,

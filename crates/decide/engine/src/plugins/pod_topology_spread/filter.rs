@@ -169,7 +169,6 @@ impl DoNotSchedule<'_> {
         Some(place)
     }
 
-    /// Whether a constraint counts the pods of a node.
     fn counts(&self, counted: &CountedConstraint<'_>, id: NodeId, node: &NodeRecord) -> bool {
         let topologies = &self.context.state.topologies;
         self.constraints.iter().all(|c| topologies.domain(c.spread.topology, id).is_some())

@@ -53,7 +53,6 @@ impl ZonesOfVolumes<'_> {
         &self.context.state.volumes
     }
 
-    /// The claims with the rules of their volumes.
     fn rules(&self) -> impl Iterator<Item = (&PodClaim, &str, &ZoneRule)> {
         self.volumes.pod.claims.iter().filter(|used| !used.ephemeral).flat_map(|used| {
             let claim = self.volumes().claim(&used.key);

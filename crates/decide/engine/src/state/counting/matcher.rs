@@ -244,7 +244,6 @@ pub(in crate::state) enum Anchor<'a> {
     /// The key with one of the values.
     Pairs(Symbol, &'a [Symbol]),
     Key(Symbol),
-    /// There is none.
     None,
 }
 

@@ -32,7 +32,6 @@ pub(crate) struct ClaimSpec {
     pub(crate) source: ResourceClaimSpec,
 }
 
-/// A request of a claim.
 #[derive(Debug)]
 pub(crate) struct ClaimRequest {
     pub(crate) name: Box<str>,
@@ -51,7 +50,6 @@ pub(crate) struct Alternative {
     pub(crate) count: CountMode,
     pub(crate) admin_access: bool,
     pub(crate) tolerations: Box<[TolerationRule]>,
-    /// As they are written.
     pub(crate) written_tolerations: Vec<Toleration>,
     /// How much of the capacities to take, by their names.
     pub(crate) capacity: BTreeMap<String, Quantity>,
@@ -256,7 +254,6 @@ impl Constraint {
     }
 }
 
-/// A claim.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimRecord {
     pub(crate) uid: Box<str>,
@@ -419,7 +416,6 @@ pub(crate) struct Allocation {
     pub(crate) has_timestamp: bool,
 }
 
-/// A device that is allocated to a claim.
 #[derive(Debug, PartialEq)]
 pub(crate) struct AllocatedDevice {
     pub(crate) pool: PoolName,

@@ -6,7 +6,6 @@ use berth_api::object::device::{DeviceClass, DeviceConfiguration};
 
 use super::selector::Selector;
 
-/// A device class.
 #[derive(Debug)]
 pub(crate) struct ClassRecord {
     pub(crate) name: Arc<str>,

@@ -143,7 +143,6 @@ impl Devices {
         slice.devices.iter().find(|device| *device.name == *name).map(|device| (slice, device))
     }
 
-    /// All pools.
     pub(crate) fn pools(&self) -> impl Iterator<Item = (&PoolName, &Pool)> {
         self.pools.iter()
     }

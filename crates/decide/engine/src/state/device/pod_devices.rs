@@ -49,7 +49,6 @@ pub(crate) enum StatedClaim {
     NotNeeded,
 }
 
-/// What a container requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ContainerResources {
     pub(crate) name: Box<str>,

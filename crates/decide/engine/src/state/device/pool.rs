@@ -22,7 +22,6 @@ pub(crate) type Amounts = BTreeMap<Arc<str>, Quantity>;
 /// Counters by the name of their set.
 pub(crate) type CounterSets = Box<[(Arc<str>, Amounts)]>;
 
-/// A pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
     /// By name: the order in which their devices are tried.
@@ -167,7 +166,6 @@ impl SliceRecord {
 pub(crate) struct DeviceUse {
     /// Claims that have the device for themselves: one, unless something went wrong.
     pub(crate) n_exclusive: u32,
-    /// Claims that share it.
     pub(crate) n_shares: u32,
     /// What these take of its capacities.
     pub(crate) consumed: BTreeMap<String, Quantity>,

@@ -24,7 +24,6 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// Number of texts.
     pub(crate) fn len(&self) -> usize {
         self.by_text.len()
     }
@@ -80,7 +79,6 @@ impl Symbols {
         self.by_text.find(text, |i| *self.entries[i as usize].text == *text).map(Symbol)
     }
 
-    /// The text of a symbol.
     pub(crate) fn text(&self, symbol: Symbol) -> &str {
         &self.entries[symbol.0 as usize].text
     }
@@ -129,7 +127,6 @@ impl Labels {
         self.0.iter().copied()
     }
 
-    /// Keys and values.
     pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
         self.0.iter().flat_map(|(key, value)| [*key, *value])
     }

@@ -102,7 +102,6 @@ impl<T> Default for Table<T> {
 const LIVING: &str = "every holder of an id is counted as a user of its value";
 
 impl<T: Keyed> Table<T> {
-    /// Number of values.
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }

@@ -29,7 +29,6 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// Compiles a pod's requests.
     pub(crate) fn of_pod(symbols: &mut Symbols, requests: &PodRequests) -> Resources {
         Resources {
             milli_cpu: requests.milli_cpu,
@@ -183,7 +182,6 @@ impl NodeRecord {
     }
 }
 
-/// All nodes.
 #[derive(Clone, Default)]
 pub(crate) struct Nodes {
     slots: Vec<Option<NodeRecord>>,

@@ -35,7 +35,6 @@ impl Shortage {
         }
     }
 
-    /// The name of the resource.
     pub(crate) fn resource_name<'a>(&self, symbols: &'a Symbols) -> &'a str {
         self.resource.map_or(self.name, |r| symbols.text(r))
     }

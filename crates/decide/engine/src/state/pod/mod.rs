@@ -69,13 +69,11 @@ pub(crate) struct PodRecord {
     pub(crate) terminating: bool,
     /// The volumes that placement depends on.
     pub(crate) volumes: Option<Arc<PodVolumes>>,
-    /// Its claims of devices.
     pub(crate) devices: Option<Arc<PodDevices>>,
     /// Set by the state: pods join their group when they are assigned.
     pub(crate) group: Option<GroupId>,
 }
 
-/// All assigned pods.
 #[derive(Clone, Default)]
 pub(crate) struct Pods {
     slots: Vec<Option<PodRecord>>,

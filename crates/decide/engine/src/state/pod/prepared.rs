@@ -119,7 +119,6 @@ impl State {
         }
     }
 
-    /// The rules of a pod.
     pub(crate) fn rules_of_prepared(&self, pod: &PreparedPod) -> &PodRules {
         &self.rule_sets.get(pod.rule_set).key.rules
     }

@@ -84,7 +84,6 @@ pub(crate) struct RuleSet {
     pub(crate) existing_terms: Box<[ExistingTerm]>,
     /// The rules that are also required during execution.
     pub(crate) executing: Box<[RuleAt]>,
-    /// Its own spread constraints.
     pub(crate) spread: Box<[Spread]>,
 }
 

@@ -12,7 +12,6 @@ use crate::state::interned::intern::{Labels, Symbol};
 use crate::state::interned::uses::Use;
 use crate::state::rule_set::selector::LabelMatcher;
 
-/// A compiled spread constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spread {
     pub(crate) constraint: Arc<SpreadConstraint>,

@@ -137,7 +137,6 @@ impl Volumes {
         self.pods_of_claim.get(key).map_or(&[], |pods| pods)
     }
 
-    /// Pods with volumes on a node.
     pub(crate) fn pods_on_node(&self, node: NodeId) -> &[PodId] {
         self.pods_on_node.get(&node).map_or(&[], |pods| pods)
     }

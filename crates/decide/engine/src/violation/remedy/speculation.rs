@@ -29,7 +29,6 @@ use crate::view::rejections::RejectionViews;
 const WOULD_BREAK: &str =
     "on every node where it fits, it would break a rule of another pod that is required during execution";
 
-/// The state, changed hypothetically.
 pub(super) struct Speculation<'a> {
     state: &'a mut State,
     views: &'a mut Views,
@@ -105,7 +104,6 @@ impl<'a> Speculation<'a> {
         (pod, node, replacement)
     }
 
-    /// Places a pod on a node.
     pub(super) fn place(&mut self, pod: &PreparedPod, node: &str) {
         self.state.assign(pod, node);
         self.done.push(Done::Placed(pod.clone()));

@@ -217,7 +217,6 @@ fn node_selector(simulation: &Simulation, pod: &Pod, is_daemon: bool) -> Conjunc
     selector
 }
 
-/// A conjunction as text.
 pub(super) fn text(conjunction: &Conjunction) -> String {
     let mut text = String::new();
     for (i, terms) in conjunction.iter().enumerate() {

@@ -10,14 +10,12 @@ use super::collect::{PodClasses, Workloads};
 
 /// Workloads that tolerate a taint and are named.
 const MAX_NAMED: usize = 10;
-/// Different taints.
 pub(super) struct Taints {
     pub all: Vec<TaintedNodes>,
     /// The taints of each node.
     pub of_node: Vec<Vec<usize>>,
 }
 
-/// A taint and its nodes.
 pub(super) struct TaintedNodes {
     pub taint: Taint,
     pub effect: TaintEffect,

@@ -72,7 +72,6 @@ impl ClaimWrite {
         claim_path(&self.claim)
     }
 
-    /// The claim for a pod's extended resources.
     pub(super) fn object(&self, pod: &Pod, extended: &ExtendedResourceClaim) -> Value {
         let mut claim =
             ResourceClaim::for_extended_resources(&pod.metadata, self.claim.name(), &extended.requests);

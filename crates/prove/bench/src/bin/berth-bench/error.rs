@@ -11,25 +11,20 @@ use berth_client::watch::ListError;
 use berth_terminal::input::OpenError;
 use berth_terminal::runtime::RuntimeError;
 
-/// Why a benchmark failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// Standard output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
-    /// Input cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A benchmark file cannot be used.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// A dump cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// Threads or signal handlers cannot be created.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The user interrupted the benchmark.
     #[error("interrupted")]
     Interrupted,
     /// The program of the components does not exist.
@@ -40,19 +35,11 @@ pub enum BenchError {
     NoProgram(PathBuf),
     /// A process cannot be started, or did not become ready.
     #[error("berth {command}: {reason}")]
-    Child {
-        /// Its arguments.
-        command: String,
-        /// The error.
-        reason: String,
-    },
-    /// The client cannot be created.
+    Child { command: String, reason: String },
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// A request failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// Objects cannot be listed.
     #[error(transparent)]
     List(#[from] ListError),
     /// A condition was not met in time.
@@ -60,10 +47,8 @@ pub enum BenchError {
     Timeout {
         /// The condition.
         what: String,
-        /// The timeout.
         seconds: u64,
     },
-    /// Any other error.
     #[error("{0}")]
     Other(String),
 }

@@ -30,7 +30,6 @@ pub struct Args {
     output: OutputArgs,
 }
 
-/// Runs the workloads.
 pub fn run(out: &mut impl Write, args: &Args) -> Result<ExitStatus, BenchError> {
     let Some(file) = &args.file else { return Err(BenchError::Other("no file given".to_owned())) };
     let file = WorkloadFile::read(file)?;

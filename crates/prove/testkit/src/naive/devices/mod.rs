@@ -33,7 +33,6 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Adds or changes an object.
     pub fn set(&mut self, object: DeviceObject) {
         let key = (object.kind(), object.metadata().namespaced_name());
         match self.objects.iter_mut().find(|old| (old.kind(), old.metadata().namespaced_name()) == key) {
@@ -47,7 +46,6 @@ impl Devices {
         self.objects.retain(|o| (o.kind(), o.metadata().namespaced_name()) != (kind, key.clone()));
     }
 
-    /// All slices.
     pub fn slices(&self) -> impl Iterator<Item = &ResourceSlice> {
         self.objects.iter().filter_map(|object| match object {
             DeviceObject::ResourceSlice(slice) => Some(&**slice),
@@ -55,7 +53,6 @@ impl Devices {
         })
     }
 
-    /// All classes.
     pub fn classes(&self) -> impl Iterator<Item = &DeviceClass> {
         self.objects.iter().filter_map(|object| match object {
             DeviceObject::DeviceClass(class) => Some(&**class),
@@ -63,7 +60,6 @@ impl Devices {
         })
     }
 
-    /// All claims.
     pub fn claims(&self) -> impl Iterator<Item = &ResourceClaim> {
         self.objects.iter().filter_map(|object| match object {
             DeviceObject::ResourceClaim(claim) => Some(&**claim),
@@ -82,7 +78,6 @@ impl Devices {
     }
 }
 
-/// A claim of the pod.
 struct PodClaim<'a> {
     name_in_pod: &'a str,
     claim: &'a ResourceClaim,

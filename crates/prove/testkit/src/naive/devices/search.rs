@@ -71,7 +71,6 @@ pub fn wishes(request: &DeviceRequest) -> Vec<Wish<'_>> {
     exactly.chain(alternatives).collect()
 }
 
-/// What a search found.
 pub enum Found {
     /// For each claim.
     Allocation(Vec<AllocationResult>),

@@ -32,7 +32,6 @@ const MAX_PODS: usize = 400;
 const MAX_SEARCHED: usize = 20_000;
 /// With more broken rules, the evictions are planned on the page of the enforcer.
 const MAX_EXECUTING: usize = 100;
-/// What is recent.
 const RECENT: SignedDuration = SignedDuration::from_mins(10);
 
 pub(super) fn page(state: &mut State) -> Answer {

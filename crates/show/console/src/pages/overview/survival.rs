@@ -13,7 +13,6 @@ use crate::overview::Pods;
 use crate::places::places;
 use crate::{State, links};
 
-/// Zones of the card.
 const MAX_ZONES: usize = 6;
 /// Steps of work to play the losses through: some tenths of a second at most.
 pub(super) const MAX_STEPS: usize = 1_200_000;

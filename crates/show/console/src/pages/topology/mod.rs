@@ -41,7 +41,6 @@ const MAX_RACKS: usize = 600;
 /// Pending pods whose nearest node is looked for, and the work for it.
 const MAX_PLACED: usize = 12;
 const MAX_STEPS: u64 = 200_000;
-/// Suggestions of a field.
 const MAX_SUGGESTED: usize = 200;
 
 /// What the parameters of the page select.

@@ -12,9 +12,7 @@ use super::super::question::CHANGES;
 use crate::components::datalist;
 use crate::{Request, State};
 
-/// Names that a field suggests.
 const MAX_SUGGESTED: usize = 500;
-/// The groups of fields.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Nodes", &["drain", "cordon", "uncordon", "remove-node", "remove-domain"]),
     ("New nodes", &["add-nodes", "like"]),
@@ -85,7 +83,6 @@ pub(super) fn form(state: &State, request: &Request<'_>) -> Markup {
     }
 }
 
-/// The suggestions of a field.
 fn list_of(name: &str) -> Option<&'static str> {
     match name {
         "drain" | "cordon" | "uncordon" | "remove-node" | "like" | "set-label" | "taint" => Some("nodes"),

@@ -11,5 +11,4 @@ pub use claim::{CLAIM, CLAIM_COLUMNS, CLAIM_TEMPLATE};
 pub use class::CLASS;
 pub use slice::{SLICE_COLUMNS, SliceStrategy};
 
-/// Effects of taints of devices.
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];

@@ -22,7 +22,6 @@ pub fn validate_name(path: &str, name: &Value, rule: fn(&str) -> Vec<String>, ca
     }
 }
 
-/// The name of a driver.
 pub fn validate_driver(path: &str, name: &Value, causes: &mut Causes) {
     let text = name.as_str().unwrap_or_default();
     if text.len() > MAX_DRIVER_NAME {
@@ -136,7 +135,6 @@ pub fn validate_binding_conditions(device: &Value, path: &str, causes: &mut Caus
     }
 }
 
-/// A node selector.
 pub fn validate_node_selector(selector: &Value, path: &str, causes: &mut Causes) {
     let Ok(selector) = berth_api::read::from_value(selector) else { return };
     for error in berth_api::admission::validate_node_selector(&selector) {

@@ -34,7 +34,6 @@ impl<'v> RequestNames<'v> {
         RequestNames(names.collect())
     }
 
-    /// Validates a reference.
     pub fn validate(&self, path: &str, reference: &Value, causes: &mut Causes) {
         const NO_REQUEST: &str = "must be the name of a request in the claim or the name of a request and a subrequest \
                                   separated by '/'";
@@ -184,7 +183,6 @@ pub fn validate_selectors(selectors: &Value, path: &str, causes: &mut Causes) {
     }
 }
 
-/// The expression of a selector.
 fn validate_expression(path: &str, expression: &Value, causes: &mut Causes) {
     let text = expression.as_str().unwrap_or_default();
     if text.len() > MAX_BYTES {

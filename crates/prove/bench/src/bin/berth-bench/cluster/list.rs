@@ -34,13 +34,10 @@ pub struct ListBench {
     pub seed: u64,
 }
 
-/// The results.
 #[derive(Debug, Serialize)]
 pub struct ListReport {
     pub pods: usize,
-    /// Pods on a page.
     pub page: usize,
-    /// The ways to read them all.
     pub ways: Vec<Way>,
 }
 
@@ -48,7 +45,6 @@ pub struct ListReport {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Way {
-    /// Its description.
     pub what: &'static str,
     pub requests: usize,
     /// Bytes of the answers, as they were sent.

@@ -12,7 +12,6 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
-/// Timeout of a request.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often progress is reported.
@@ -105,7 +104,6 @@ pub fn namespace_object(name: &str) -> (String, Value) {
     ("/api/v1/namespaces".to_owned(), object)
 }
 
-/// A node that is ready.
 pub fn node_object(node: &Node) -> (String, Value) {
     let mut value = json!({"apiVersion": "v1", "kind": "Node"});
     value["metadata"] = json!({"name": node.metadata.name, "labels": node.metadata.labels});
@@ -116,7 +114,6 @@ pub fn node_object(node: &Node) -> (String, Value) {
     ("/api/v1/nodes".to_owned(), value)
 }
 
-/// A pod of a template for this scheduler.
 pub fn pod_object(template: &Pod, name: &str, scheduler: &str) -> Value {
     let mut spec = template.spec.clone();
     scheduler.clone_into(&mut spec.scheduler_name);

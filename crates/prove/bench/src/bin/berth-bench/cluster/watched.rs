@@ -24,7 +24,6 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts to watch.
     pub fn start(client: &Client, resource: &Resource) -> Watched {
         let (sender, changes) = mpsc::unbounded_channel();
         let stop = CancellationToken::new();
@@ -39,7 +38,6 @@ impl Watched {
         self.cache.all()
     }
 
-    /// Their number.
     pub fn len(&self) -> usize {
         self.cache.n_objects()
     }

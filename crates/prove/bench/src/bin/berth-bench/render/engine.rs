@@ -60,7 +60,6 @@ pub fn workloads(out: &mut impl Write, reports: &[WorkloadReport]) -> io::Result
     table.write(out, "")
 }
 
-/// The benchmark `scale`.
 pub fn scale(out: &mut impl Write, report: &scale::ScaleReport) -> io::Result<()> {
     let mut table = Table::new(["POD TEMPLATES", "DECISIONS"].into_iter().chain(FIGURES));
     let mut row = |name: &str, figures: &Figures| {
@@ -108,7 +107,6 @@ pub fn scale(out: &mut impl Write, report: &scale::ScaleReport) -> io::Result<()
     Ok(())
 }
 
-/// The benchmark `load`.
 pub fn load(out: &mut impl Write, report: &load::LoadReport) -> io::Result<()> {
     writeln!(
         out,

@@ -23,12 +23,10 @@ use super::observed::{PATIENCE, Scheduler, WARM_UP};
 use super::{Bind, BindSize, Memory, placed};
 use crate::error::BenchError;
 
-/// Requests at a time.
 const N_WORKERS: usize = 32;
 /// How often progress is shown while nothing happens.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// The objects of a run.
 #[derive(Clone)]
 struct Objects {
     client: Client,

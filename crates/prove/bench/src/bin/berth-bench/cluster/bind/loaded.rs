@@ -19,7 +19,6 @@ use super::super::load::{TIMEOUT, create_each, namespace_object, node_object, po
 use super::Bind;
 use crate::error::BenchError;
 
-/// Connections that create pods.
 const N_CREATORS: usize = 16;
 /// Objects that are imported at a time.
 const BATCH: usize = 5_000;
@@ -78,7 +77,6 @@ impl Loaded {
         })
     }
 
-    /// The kubeconfig of its administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.directory.path().join("kubeconfig")
     }

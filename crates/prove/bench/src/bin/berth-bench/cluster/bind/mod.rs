@@ -68,7 +68,6 @@ impl Bind {
     }
 }
 
-/// The results.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BindReport {
@@ -113,13 +112,11 @@ pub struct BindSize {
 pub struct Memory {
     /// Of the API server before the scheduler starts.
     pub server_bytes: Option<u64>,
-    /// Its peak.
     pub server_peak_bytes: Option<u64>,
     /// Of the scheduler at its first binding.
     pub scheduler_bytes: Option<u64>,
     /// Its peak until then.
     pub scheduler_list_peak_bytes: Option<u64>,
-    /// Its peak.
     pub scheduler_peak_bytes: Option<u64>,
 }
 

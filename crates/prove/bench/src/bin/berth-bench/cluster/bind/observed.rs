@@ -31,7 +31,6 @@ pub struct Run {
     pub memory: Memory,
 }
 
-/// A scheduler process.
 pub struct Scheduler {
     pub process: Server,
     metrics: Client,
