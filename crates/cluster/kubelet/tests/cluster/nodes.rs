@@ -76,7 +76,8 @@ async fn leases_are_created_and_renewed() {
     until("a Lease again", renewed).await;
 }
 
-#[tokio::test(start_paused = true)]
+/// In real time: a heartbeat is written in seconds of the wall clock.
+#[tokio::test]
 async fn changes_by_users_stay() {
     let world = World::with_nodes(with_heartbeat(quick(1), SOON, SOON)).await;
     let change = json!({
