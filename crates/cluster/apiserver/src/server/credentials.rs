@@ -34,11 +34,15 @@ pub enum CredentialsError {
     Certificate(PathBuf, rcgen::Error),
     /// Clients would not trust the server.
     #[error(
-        "{}: ca.crt and ca.key do not belong together, or one is damaged ({1}): restore both from a backup, or remove both to \
-         generate new ones",
-        .0.display()
+        "{dir}: ca.crt and ca.key do not belong together, or one is damaged ({why}): restore both from a backup, or remove both to \
+         generate new ones"
     )]
-    Authority(PathBuf, String),
+    Authority {
+        /// The directory.
+        dir: PathBuf,
+        /// What a client says.
+        why: String,
+    },
     /// TLS refuses the certificate.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
@@ -73,7 +77,10 @@ impl Credentials {
         let damaged = |error| CredentialsError::Certificate(dir.to_owned(), error);
         let ca = if let (Some(pem), Some(key)) = (read(&certificate)?, read(&key)?) {
             let ca = Authority::from_pem(pem, &key).map_err(damaged)?;
-            ca.check().map_err(|error| CredentialsError::Authority(dir.to_owned(), error.to_string()))?;
+            ca.check().map_err(|error| CredentialsError::Authority {
+                dir: dir.to_owned(),
+                why: error.to_string(),
+            })?;
             ca
         } else {
             let ca = Authority::new("berth CA", LONG).map_err(damaged)?;
