@@ -371,13 +371,15 @@ async fn a_status_of_a_custom_resource_changes_no_labels() {
 
 #[tokio::test]
 async fn definitions_of_placement_policies_accepted_gt_and_lt_in_selectors() {
-    const TEXT: &str = include_str!("../../../../../deploy/kustomize/components/placement-policies/crds.yaml");
+    const TEXT: &str =
+        include_str!("../../../../../deploy/kustomize/components/placement-policies/crds.yaml");
     let server = server().await;
     let client = admin(&server);
     for definition in TEXT.split("\n---\n") {
         let name = definition.lines().find_map(|line| line.strip_prefix("  name: ")).unwrap();
         let path = format!("{DEFINITIONS}/{name}?fieldManager=m");
-        let (code, applied) = send(&client, Method::PATCH, &path, "application/apply-patch+yaml", definition).await;
+        let (code, applied) =
+            send(&client, Method::PATCH, &path, "application/apply-patch+yaml", definition).await;
         assert_eq!(code, StatusCode::CREATED, "{applied}");
     }
     let group = "/apis/scheduling.berth.dev/v1alpha1";
