@@ -61,8 +61,8 @@ pub struct Limits {
     pub watch_selector_bytes: usize,
     /// Bytes of request bodies held at once; more get 429. One user gets a quarter at most.
     pub body_bytes_held: usize,
-    /// Bytes of responses held at once, until they are sent; what would exceed them gets 429. One user gets half of them
-    /// at most.
+    /// Bytes of responses held at once, until they are sent; what would exceed them gets 429, and a watch ends. One user gets
+    /// half of them at most.
     pub response_bytes_held: usize,
     /// How long a client may take to send a body.
     pub body: Duration,

@@ -7,13 +7,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::read::Manifest;
 use berth_api::resource::{NAMESPACES, percent_encoded};
+use berth_serve::with_sources;
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{Method, Request};
 use kube::client::{Body, Client};
 use kube::core::Status;
 use serde_json::{Value, json};
-
-use crate::call::with_sources;
 
 /// The field manager of manifests that a command applies.
 const FIELD_MANAGER: &str = "berth-up";

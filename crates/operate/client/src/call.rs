@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_serve::with_sources;
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::BodyExt;
@@ -179,21 +180,6 @@ impl Name {
         let response = response.map_err(|e| self.failed(Failure::Connection(with_sources(&e))))?;
         if response.status().is_success() { Ok(response) } else { Err(refused(self, response).await) }
     }
-}
-
-/// An error with all its sources, each once, without those that only name a type of the client library.
-pub fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        let text = text.strip_prefix("ServiceError: ").unwrap_or(&text);
-        if !text.starts_with("client error (") && !texts.iter().any(|known| known.contains(text)) {
-            texts.push(text.to_owned());
-        }
-        next = error.source();
-    }
-    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
 }
 
 /// Sends a request and waits for the head of the answer. The body has no deadline.

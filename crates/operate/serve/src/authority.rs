@@ -1,10 +1,17 @@
 //! Certificate authorities of Berth's own, and the certificates that they sign.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, date_time_ymd,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 
 /// First and last day (year, month, day) of a certificate.
 pub type Validity = [(i32, u8, u8); 2];
@@ -43,6 +50,22 @@ impl Authority {
     /// The key is no PEM of a private key.
     pub fn from_pem(pem: String, key_pem: &str) -> Result<Authority, rcgen::Error> {
         Ok(Authority { pem, key: KeyPair::from_pem(key_pem)? })
+    }
+
+    /// Checks that clients that trust the certificate trust what the key signs.
+    ///
+    /// # Errors
+    /// They do not: the certificate and the key do not belong together, or one of them is damaged.
+    pub fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let signed = self.sign("check", &["localhost".to_owned()], LONG)?;
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes())?)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let clients = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        // Within LONG, whatever this machine's clock says.
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000));
+        clients.verify_server_cert(&signed.der, &[], &ServerName::try_from("localhost")?, &[], time)?;
+        Ok(())
     }
 
     pub fn key_pem(&self) -> String {

@@ -11,10 +11,12 @@ mod listener;
 mod metered;
 pub mod metrics;
 pub mod parts;
+mod sources;
 mod tls;
 
 pub use certificate::{CertificateError, CertificateSource, Certificates};
 pub use client_certificate::{ClientAuthorities, ClientChain, ClientIdentity};
 pub use listener::{Connection, ConnectionLimits, ListenError, Listener};
 pub use metered::Metered;
+pub use sources::with_sources;
 pub use tls::{reloading_tls, tls_acceptor};

@@ -6,7 +6,7 @@ use berth_schema::resource::{
     MUTATING_WEBHOOK_CONFIGURATIONS, NAMESPACES, Resource, SERVICES, VALIDATING_WEBHOOK_CONFIGURATIONS,
 };
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::convert;
 use crate::admission::{Admission, Phase};
@@ -180,6 +180,9 @@ impl AdmissionChain {
                 let mut new = mutated.object;
                 for field in ["apiVersion", "kind"] {
                     keep(&mut new, object, field);
+                }
+                if !new["metadata"].is_object() {
+                    new["metadata"] = Map::new().into();
                 }
                 for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"] {
                     keep(&mut new["metadata"], &object["metadata"], field);

@@ -75,7 +75,8 @@ async fn create_object(
             value["metadata"]["name"] = Value::from(generate_name(&prefix));
         }
         let context = api.context(&request.user, request.info.resource.version);
-        lifecycle::prepare_create(&context, resource, &mut value)?;
+        let uid = uuid::Uuid::new_v4().to_string();
+        lifecycle::prepare_create(&context, resource, &uid, &mut value)?;
         // An applied object already has its managed fields.
         if !is_apply(request) {
             fields::track(request, resource, None, &mut value)?;
@@ -83,7 +84,7 @@ async fn create_object(
         warnings.truncate(n_warnings);
         let act = Act::create(dry_run);
         if api.admission.mutate(request, act, Some(&mut value), warnings).await? {
-            lifecycle::default_object(resource, &mut value);
+            lifecycle::prepare_create(&context, resource, &uid, &mut value)?;
         }
         lifecycle::admit_create(&context, resource, &mut value, warnings)?;
         api.admission.validate(request, act, Some(&value), warnings).await?;

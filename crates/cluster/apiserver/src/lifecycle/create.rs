@@ -11,13 +11,15 @@ use crate::store::{Claim, key};
 use crate::strategy::fields::Causes;
 use crate::strategy::{Context, metadata};
 
-/// Sets system fields and the defaults of the kind in a new object.
+/// Sets system fields and the defaults of the kind in a new object; once more after a webhook has changed it, which sets none of
+/// the fields that a client may not set, such as the status.
 ///
 /// # Errors
 /// The object has no metadata.
 pub fn prepare_create(
     context: &Context<'_>,
     resource: &Resource,
+    uid: &str,
     value: &mut Value,
 ) -> Result<(), Box<Status>> {
     let strategy = kinds::strategy(resource);
@@ -25,14 +27,14 @@ pub fn prepare_create(
         kinds::kind(resource).is_some_and(|kind| kind.is_created_with_status),
         kinds::has_generation(resource),
     );
-    metadata::prepare_create(resource, system_fields, value)?;
+    metadata::prepare_create(resource, system_fields, uid, value)?;
     strategy.default(value);
     limit_range::set_defaults(context, resource, value);
     strategy.prepare_create(context, value);
     Ok(())
 }
 
-/// Sets the defaults of the kind in an object that admission has changed.
+/// Sets the defaults of the kind in an object.
 pub fn default_object(resource: &Resource, value: &mut Value) {
     kinds::strategy(resource).default(value);
 }

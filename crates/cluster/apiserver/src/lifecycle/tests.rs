@@ -29,7 +29,7 @@ fn user() -> User {
 fn create(cluster: &FakeCluster, resource: &Resource, mut value: Value) -> Result<Value, Box<Status>> {
     let user = user();
     let context = cluster.context(&user);
-    prepare_create(&context, resource, &mut value)?;
+    prepare_create(&context, resource, "u", &mut value)?;
     admit_create(&context, resource, &mut value, &mut Vec::new())?;
     Ok(value)
 }

@@ -27,6 +27,16 @@ pub enum CredentialsError {
     /// A certificate cannot be made, or the stored CA cannot be read.
     #[error("certificates in {0}: {1}; remove ca.crt and ca.key there to generate new ones")]
     Certificate(PathBuf, rcgen::Error),
+    /// Clients would not trust the server.
+    #[error(
+        "{dir}: ca.crt and ca.key do not belong together, or one is damaged ({why}): restore both from a backup, or remove both to \
+         generate new ones"
+    )]
+    Authority {
+        dir: PathBuf,
+        /// What a client says.
+        why: String,
+    },
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
     /// Berth did not write the kubeconfig at this path.
@@ -57,7 +67,12 @@ impl Credentials {
         let (certificate, key) = (dir.join("ca.crt"), dir.join("ca.key"));
         let damaged = |error| CredentialsError::Certificate(dir.to_owned(), error);
         let ca = if let (Some(pem), Some(key)) = (read(&certificate)?, read(&key)?) {
-            Authority::from_pem(pem, &key).map_err(damaged)?
+            let ca = Authority::from_pem(pem, &key).map_err(damaged)?;
+            ca.check().map_err(|error| CredentialsError::Authority {
+                dir: dir.to_owned(),
+                why: error.to_string(),
+            })?;
+            ca
         } else {
             let ca = Authority::new("berth CA", LONG).map_err(damaged)?;
             write_private(&key, &ca.key_pem())?;
@@ -192,6 +207,31 @@ pub fn url(address: SocketAddr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_with_a_damaged_authority_started_and_no_client_trusted_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let load = || Credentials::load(dir.path());
+        load().unwrap();
+        let pem = fs::read_to_string(dir.path().join("ca.crt")).unwrap();
+        let der = der_of(&pem).unwrap();
+        let mut n_refused = 0;
+        for byte in 0..der.len() {
+            let mut damaged = der.clone();
+            damaged[byte] ^= 1;
+            let text = format!(
+                "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+                STANDARD.encode(damaged)
+            );
+            fs::write(dir.path().join("ca.crt"), text).unwrap();
+            n_refused += usize::from(load().is_err());
+        }
+        // What no client looks at, such as names and the certificate's own signature, may change.
+        assert!(n_refused > 65, "the bytes of the key at least, and not only {n_refused}");
+        fs::write(dir.path().join("ca.crt"), Authority::new("other", LONG).unwrap().pem).unwrap();
+        let error = load().err().unwrap().to_string();
+        assert!(error.contains("ca.crt and ca.key do not belong together"), "{error}");
+    }
 
     #[test]
     fn files_that_are_no_texts_are_errors_with_a_remedy() {

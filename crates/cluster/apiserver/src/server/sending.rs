@@ -21,6 +21,9 @@ use crate::handlers::Body;
 /// The first events of a watch may take this many times as long as another response.
 const WATCH_TIMES: u32 = 5;
 
+/// Events up to this size are sent to a client that has read all others, whatever memory is in use.
+const SMALL: usize = 16 << 10;
+
 /// What a request holds until its response has been sent.
 #[derive(Default)]
 pub struct Held {
@@ -152,7 +155,7 @@ impl HttpBody for ResponseBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let is_full = matches!(self.body, Body::Full(_));
+        let (is_full, is_watch) = (matches!(self.body, Body::Full(_)), matches!(self.body, Body::Stream(..)));
         let polled = RESPONSES.run(|| Pin::new(&mut self.body).poll_frame(cx));
         let mut progress = self.response.lock();
         progress.waits_for_events = polled.is_pending();
@@ -166,10 +169,16 @@ impl HttpBody for ResponseBody {
         let Some(Ok(Ok(bytes))) = frame.map(|frame| frame.map(Frame::into_data)) else {
             return Poll::Ready(None);
         };
-        progress.unsent += 1;
-        if !is_full {
+        if is_watch && (progress.unsent > 0 || bytes.len() > SMALL) {
+            if !progress.memory.try_grow(bytes.len()) {
+                // Its client continues from the last event that it has read.
+                tracing::debug!("too much memory holds events that clients do not read; a watch ends");
+                return Poll::Ready(None);
+            }
+        } else if !is_full {
             progress.memory.grow(bytes.len());
         }
+        progress.unsent += 1;
         drop(progress);
         let piece = Piece { bytes, response: self.response.clone() };
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))))

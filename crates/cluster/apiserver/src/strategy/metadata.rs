@@ -47,6 +47,7 @@ pub fn generate_name(prefix: &str) -> String {
 pub fn prepare_create(
     resource: &Resource,
     (keeps_status, has_generation): (bool, bool),
+    uid: &str,
     value: &mut Value,
 ) -> Result<(), Box<Status>> {
     let Some(metadata) = value["metadata"].as_object_mut() else {
@@ -57,7 +58,7 @@ pub fn prepare_create(
     {
         metadata.remove(field);
     }
-    metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
+    metadata.insert("uid".to_owned(), Value::from(uid));
     metadata.insert("creationTimestamp".to_owned(), Value::from(now()));
     if has_generation {
         metadata.insert("generation".to_owned(), Value::from(1));

@@ -32,6 +32,11 @@ pub fn check(path: &str, webhook: &Value) -> Vec<(String, Value, String)> {
         let why = match url.parse::<http::Uri>() {
             Ok(uri) if uri.scheme_str() != Some("https") => "'https' is the only allowed URL scheme",
             Ok(uri) if uri.host().is_none_or(str::is_empty) => "host must be specified",
+            Ok(uri) if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) => {
+                "user information is not permitted in the URL"
+            }
+            // The parser drops them.
+            Ok(_) if url.contains('#') => "fragments are not permitted in the URL",
             Ok(uri) if uri.query().is_some() => "query parameters are not permitted in the URL",
             Ok(_) => "",
             Err(_) => "url must be a valid URL",

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use berth_serve::with_sources;
 use bytes::Bytes;
 use futures::future::join_all;
 use http::{Request, Uri, header};
@@ -195,7 +196,7 @@ impl Webhooks {
             .header(header::ACCEPT, "application/json")
             .body(kube::client::Body::from(Bytes::from(question.to_string())))
             .map_err(|error| failed(&error))?;
-        let response = client.send(request).await.map_err(|error| failed(&error))?;
+        let response = client.send(request).await.map_err(|error| failed(&with_sources(&error)))?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
         let body = body.map_err(|error| failed(&error))?.to_bytes();
@@ -235,7 +236,7 @@ impl Webhooks {
         config.tls_server_name.clone_from(&endpoint.server_name);
         config.connect_timeout = Some(Duration::from_secs(30));
         config.default_retry = false;
-        let client = Client::try_from(config).map_err(|error| error.to_string())?;
+        let client = Client::try_from(config).map_err(|error| with_sources(&error))?;
         if clients.len() >= MAX_CLIENTS {
             clients.clear();
         }

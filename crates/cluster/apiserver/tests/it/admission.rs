@@ -130,6 +130,56 @@ async fn the_plugin_denies_warns_and_changes() {
 }
 
 #[tokio::test]
+async fn a_webhook_set_what_no_client_may_set_in_a_new_object() {
+    let reviewer = Reviewer::new(|phase, request| {
+        let add = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
+        match (phase, request["resource"]["resource"].as_str().unwrap_or_default()) {
+            (Phase::Mutating, "pods") => patch(json!([
+                add("/status", json!({"phase": "Running", "podIP": "10.0.0.1"})),
+                add("/metadata/generation", json!(7)),
+                add("/metadata/resourceVersion", json!("5")),
+                add("/metadata/deletionGracePeriodSeconds", json!(0)),
+                add("/spec/containers/0/resources", json!({"requests": {"cpu": "1"}})),
+            ])),
+            (Phase::Mutating, "certificatesigningrequests") => patch(json!([
+                add("/spec/username", json!("system:node:other")),
+                add("/spec/groups", json!(["system:masters"])),
+                add("/status", json!({"conditions": [{"type": "Approved", "status": "True"}]})),
+            ])),
+            (Phase::Mutating, "jobs") => patch(json!([add("/metadata/uid", json!("mine"))])),
+            (Phase::Mutating, "namespaces") => patch(json!([{"op": "remove", "path": "/metadata"}])),
+            _ => json!({"allowed": true}),
+        }
+    });
+    let server = server_with(reviewer).await;
+    let admin = admin(&server);
+    let (code, created) = post(&admin, PODS, &pod("p")).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    // The status belongs to the specification as the webhook left it.
+    assert_eq!(created["status"], json!({"phase": "Pending", "qosClass": "Burstable"}));
+    let metadata = &created["metadata"];
+    assert_eq!((&metadata["generation"], &metadata["deletionGracePeriodSeconds"]), (&json!(1), &Value::Null));
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let request = json!({"metadata": {"name": "r"}, "spec": {"request": "cg==", "signerName": "example.com/s", "usages": ["any"]}});
+    let (code, created) = post(&admin, requests, &request).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    let spec = &created["spec"];
+    assert_eq!(
+        (&spec["username"], &created["status"]),
+        (&json!("kubernetes-admin"), &Value::Null),
+        "{created}"
+    );
+    let job = json!({"metadata": {"name": "j"}, "spec": {"template": {
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+    let (code, created) = post(&admin, "/apis/batch/v1/namespaces/default/jobs", &job).await;
+    assert_eq!(code, StatusCode::CREATED, "{created}");
+    let uid = &created["metadata"]["uid"];
+    assert_eq!(created["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"], *uid);
+    let (code, created) = post(&admin, "/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    assert_eq!((code, &created["metadata"]["name"]), (StatusCode::CREATED, &json!("n")), "{created}");
+}
+
+#[tokio::test]
 async fn the_plugin_runs_after_the_webhooks_of_its_phase() {
     let responder = Responder::start(|_, request| match request["object"]["metadata"]["labels"] {
         Value::Null => {
@@ -253,6 +303,8 @@ async fn webhook_connections_are_reused_and_certificates_may_change() {
         message.contains("failed calling webhook \"w.example.com\": failed to call webhook: Post"),
         "{message}"
     );
+    // The cause was not in the message.
+    assert!(message.contains("invalid peer certificate"), "{message}");
 }
 
 #[tokio::test]

@@ -368,3 +368,40 @@ async fn a_status_of_a_custom_resource_changes_no_labels() {
         "{changed}"
     );
 }
+
+#[tokio::test]
+async fn definitions_of_placement_policies_accepted_gt_and_lt_in_selectors() {
+    const TEXT: &str =
+        include_str!("../../../../../deploy/kustomize/components/placement-policies/crds.yaml");
+    let server = server().await;
+    let client = admin(&server);
+    for definition in TEXT.split("\n---\n") {
+        let name = definition.lines().find_map(|line| line.strip_prefix("  name: ")).unwrap();
+        let path = format!("{DEFINITIONS}/{name}?fieldManager=m");
+        let (code, applied) =
+            send(&client, Method::PATCH, &path, "application/apply-patch+yaml", definition).await;
+        assert_eq!(code, StatusCode::CREATED, "{applied}");
+    }
+    let group = "/apis/scheduling.berth.dev/v1alpha1";
+    for (path, field) in [
+        ("namespaces/default/placementpolicies", "podSelector"),
+        ("clusterplacementpolicies", "podSelector"),
+        ("clusterplacementpolicies", "namespaceSelector"),
+    ] {
+        let policy = |operator: &str| {
+            let selector = json!({"matchExpressions": [{"key": "a", "operator": operator, "values": ["1"]}]});
+            json!({"apiVersion": "scheduling.berth.dev/v1alpha1", "metadata": {"generateName": "p"}, "kind": match path {
+                "clusterplacementpolicies" => "ClusterPlacementPolicy",
+                _ => "PlacementPolicy",
+            }, "spec": {field: selector, "tolerations": [{"key": "a", "operator": "Exists"}]}})
+        };
+        for operator in ["Gt", "Lt"] {
+            let (code, refused) = post(&client, &format!("{group}/{path}"), &policy(operator)).await;
+            assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{path}: {refused}");
+            let at = format!("spec.{field}.matchExpressions[0].operator");
+            assert_eq!(refused["details"]["causes"][0]["field"], at, "{path}: {refused}");
+        }
+        let (code, created) = post(&client, &format!("{group}/{path}"), &policy("NotIn")).await;
+        assert_eq!(code, StatusCode::CREATED, "{path}: {created}");
+    }
+}

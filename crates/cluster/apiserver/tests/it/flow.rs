@@ -96,6 +96,28 @@ async fn unread_responses_hold_a_bounded_amount_of_memory() {
 }
 
 #[tokio::test]
+async fn events_that_clients_did_not_read_held_any_amount_of_memory() {
+    let server = Local::start(Limits { response_bytes_held: 1 << 20, ..Limits::default() }).await;
+    for (name, size) in [("large", 300_000), ("small", 10)] {
+        let created = server.send("alice", "POST", CONFIG_MAPS, &config_map(name, size)).await;
+        assert_eq!(created.status(), StatusCode::CREATED);
+    }
+    let watch = async |user: &str, name: &str| {
+        server
+            .get(user, &format!("{CONFIG_MAPS}?watch=1&fieldSelector=metadata.name%3D{name}"))
+            .await
+            .into_body()
+    };
+    let mut watches = [watch("mallory", "large").await, watch("mallory", "large").await];
+    let unread = watches[0].frame().await.unwrap();
+    assert!(watches[1].frame().await.is_none(), "the watch ends");
+    assert!(watch("mallory", "small").await.frame().await.is_some());
+    assert!(watch("alice", "large").await.frame().await.is_some());
+    drop(unread);
+    assert!(watch("mallory", "large").await.frame().await.is_some());
+}
+
+#[tokio::test]
 async fn watches_of_one_user_leave_watches_for_others() {
     let server = Local::start(Limits { watches: 4, ..Limits::default() }).await;
     let path = "/api/v1/pods?watch=1";

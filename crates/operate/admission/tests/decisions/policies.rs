@@ -112,7 +112,7 @@ async fn invalid_policies_are_refused() {
     };
     assert_eq!(validate("clusterplacementpolicies", gpu(json!({})), Value::Null).await, None);
     let wrong = gpu(json!({"podSelectors": {"matchLabels": {"a": "b"}}, "priority": 1}));
-    let message = "ClusterPlacementPolicy \"gpu\" is invalid: spec.podSelectors: unknown field";
+    let message = "ClusterPlacementPolicy \"gpu\" is invalid: spec.podSelectors: unknown field; did you mean \"podSelector\"?";
     assert_eq!(
         validate("clusterplacementpolicies", wrong.clone(), Value::Null).await.as_deref(),
         Some(message)

@@ -321,6 +321,8 @@ fn invalid_webhook_configurations_are_refused() {
     for (field, value, wrong) in [
         ("/clientConfig/url", json!("http://host"), "w.clientConfig.url"),
         ("/clientConfig/url", json!("https://host?x=1"), "w.clientConfig.url"),
+        ("/clientConfig/url", json!("https://user:word@host"), "w.clientConfig.url"),
+        ("/clientConfig/url", json!("https://host/path#part"), "w.clientConfig.url"),
         ("/clientConfig/caBundle", json!("bm8gcGVt"), "w.clientConfig.caBundle"),
         ("/clientConfig/caBundle", json!("%"), "w.clientConfig.caBundle"),
         ("/admissionReviewVersions", json!(["v1alpha1"]), "w.admissionReviewVersions"),
