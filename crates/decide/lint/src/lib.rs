@@ -35,7 +35,7 @@ pub use table::{RULES, rule};
 use berth_simulate::InvalidObject;
 
 use finding::{Findings, Found};
-use table::CHECKS;
+use table::checks;
 
 /// Steps of work of a rule, and of all rules together: some seconds.
 const RULE_STEPS: u64 = 50_000_000;
@@ -68,12 +68,8 @@ pub fn lint_within(
 ) -> LintReport {
     input.work.begin(all_steps);
     let (mut all, mut incomplete): (Vec<Found>, _) = (Vec::new(), Vec::new());
-    let is_selected = |rule: &&[RuleInfo]| rule.iter().any(|info| selection.contains(info.name));
-    let mut checks = CHECKS.iter();
-    let rules = RULES
-        .chunk_by(|a, b| a.rule() == b.rule())
-        .filter_map(|rule| Some((rule, checks.nth(rule.len() - 1)?)));
-    for (rule, check) in rules.filter(|(rule, _)| is_selected(rule)) {
+    let is_selected = |rule: &[RuleInfo]| rule.iter().any(|info| selection.contains(info.name));
+    for (rule, check) in checks().filter(|(rule, _)| is_selected(rule)) {
         let steps = input.work.begin_rule(rule_steps);
         let mut findings = Findings::new(rule, input.work.clone());
         check(input, &mut findings);

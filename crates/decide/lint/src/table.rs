@@ -6,6 +6,18 @@ use crate::rule::RuleInfo;
 use crate::rules::*;
 use crate::severity::Severity;
 
+type Check = fn(&LintInput<'_>, &mut Findings);
+
+/// The rules, each as its findings, with their check.
+pub(crate) fn checks() -> impl Iterator<Item = (&'static [RuleInfo], Check)> {
+    let mut next = 0;
+    RULES.chunk_by(|a, b| a.rule() == b.rule()).map(move |rule| {
+        let check = CHECKS[next];
+        next += rule.len();
+        (rule, check)
+    })
+}
+
 /// A rule, or one of several findings of a rule, by its name.
 pub fn rule(name: &str) -> Option<&'static RuleInfo> {
     RULES.iter().find(|info| info.name == name)
@@ -20,7 +32,7 @@ macro_rules! rules {
             name: $name, former: rules!(@former $($former)?), severity: Severity::$severity, summary: $summary, fix: $fix,
         }),*];
         /// The check of each, in the same order.
-        pub(crate) const CHECKS: &[fn(&LintInput<'_>, &mut Findings)] = &[$($module::check),*];
+        const CHECKS: &[Check] = &[$($module::check),*];
     };
 }
 

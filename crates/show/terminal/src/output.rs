@@ -5,13 +5,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use berth_api::syntax::obeyed::shown;
 use berth_api::syntax::shell::quoted;
 use clap::ValueEnum;
 use serde::Serialize;
 
 pub use crate::wrap::NL;
-use crate::wrap::{Wrapped, without_commands, wrapped};
+use crate::wrap::{Wrapped, harmless, wrapped};
 
 /// `-o` of commands that print a report.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -154,7 +153,7 @@ pub fn note(text: &impl Display) {
 fn message(word: &str, style: Style, text: &impl Display) {
     let mut stderr = anstream::stderr().lock();
     for line in text.to_string().lines() {
-        let line = wrapped(&format!("{style}{word}:{style:#} {}", without_commands(&shown(line))), width());
+        let line = wrapped(&format!("{style}{word}:{style:#} {}", harmless(line)), width());
         let _: io::Result<()> = writeln!(stderr, "{line}");
     }
 }

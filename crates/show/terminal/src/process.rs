@@ -4,11 +4,10 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-use berth_api::syntax::obeyed::shown;
 use clap::{Command, FromArgMatches};
 
 use crate::output;
-use crate::wrap::without_commands;
+use crate::wrap::harmless;
 
 /// Result of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +45,7 @@ pub fn parsed<T: FromArgMatches>(mut command: Command, words: Vec<OsString>) -> 
         matches.and_then(|matches| T::from_arg_matches(&matches))
     };
     // The error quotes words: what a terminal would obey is escaped in them.
-    let escaped =
-        |word: &OsString| OsString::from(without_commands(&shown(&word.to_string_lossy())).into_owned());
+    let escaped = |word: &OsString| OsString::from(harmless(&word.to_string_lossy()));
     let parsed = parse(&words)
         .map_err(|error| parse(&words.iter().map(escaped).collect::<Vec<_>>()).err().unwrap_or(error));
     parsed.map_err(|error| match error.print() {

@@ -102,9 +102,14 @@ impl fmt::Write for Escaped {
 /// The codes of the styles of [`output`](crate::output).
 const STYLES: [&str; 6] = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
 
-/// A line without commands to the reader of a log: `::` at its beginning is one for GitHub Actions, `##[` and `##vso[` anywhere are some
-/// for GitHub Actions, Azure Pipelines and TeamCity.
-pub fn without_commands(line: &str) -> Cow<'_, str> {
+/// A text of an input as a line, or a part of one, that neither a terminal nor the reader of a log obeys.
+pub fn harmless(text: &str) -> String {
+    without_commands(&shown(text)).into_owned()
+}
+
+/// A line without commands to the reader of a log. For the runner of GitHub Actions these are `::` at the beginning and `##[` anywhere
+/// (its `ActionCommand.cs`); `##vso[` and `##teamcity[` of others are treated alike.
+fn without_commands(line: &str) -> Cow<'_, str> {
     let mut start = line;
     loop {
         start = start.trim_start();

@@ -6,6 +6,7 @@ mod docs;
 mod findings;
 mod published;
 mod terms;
+mod work;
 
 use berth_admission::{OfflineAdmission, Policy};
 use berth_api::inventory::Inventory;

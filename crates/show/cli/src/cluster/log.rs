@@ -3,8 +3,7 @@
 use std::fmt::Debug;
 use std::io::IsTerminal;
 
-use berth_api::syntax::obeyed::shown;
-use berth_terminal::wrap::without_commands;
+use berth_terminal::wrap::harmless;
 use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt as _;
@@ -56,8 +55,7 @@ impl LogArgs {
 /// Writes the fields of events: names and messages of a cluster are escaped.
 fn escaped_fields() -> impl for<'a> FormatFields<'a> + 'static {
     let field = |out: &mut Writer<'_>, field: &Field, value: &dyn Debug| {
-        let text = format!("{value:?}");
-        let text = without_commands(&shown(&text)).into_owned();
+        let text = harmless(&format!("{value:?}"));
         if field.name() == "message" { out.write_str(&text) } else { write!(out, "{field}={text}") }
     };
     debug_fn(field).delimited(" ")

@@ -4,11 +4,11 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use berth_terminal::wrap::harmless;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::observed::Tally;
 use berth_api::syntax::format::{counted, grouped};
-use berth_api::syntax::obeyed::shown;
 
 const TERMINAL_INTERVAL: Duration = Duration::from_millis(200);
 /// Minimum interval between two lines elsewhere.
@@ -87,13 +87,13 @@ impl StatusLine {
             StatusLine::Terminal { counts, pending, .. } => {
                 counts.set_message(counts_line(tally, binds_per_second, enforcer));
                 counts.tick();
-                pending.set_message(shown(&pending_line(tally).unwrap_or_default()).into_owned());
+                pending.set_message(harmless(&pending_line(tally).unwrap_or_default()));
                 pending.tick();
             }
             StatusLine::Lines { last } => {
                 if let Some(line) = new_line(last, tally, enforcer) {
                     // There is no other output when standard error is closed.
-                    let _: io::Result<()> = writeln!(io::stderr().lock(), "{}", shown(&line));
+                    let _: io::Result<()> = writeln!(io::stderr().lock(), "{}", harmless(&line));
                     *last = line;
                 }
             }

@@ -15,13 +15,12 @@ const MAX_PODS: usize = 4;
 pub fn write(out: &mut impl Write, groups: &[NotRunning]) -> io::Result<()> {
     let (shown, left_out) = groups.split_at(groups.len().min(MAX_GROUPS));
     for NotRunning { workload, why, pods, .. } in shown {
-        let name = fmt::from_fn(|f| match workload {
-            Some(workload) => write!(f, "{BOLD}{workload}{BOLD:#}: "),
-            None => Ok(()),
-        });
+        if let Some(workload) = workload {
+            write!(out, "{BOLD}{workload}{BOLD:#}: ")?;
+        }
         let Unadmitted { message, .. } = why;
         let (n_pods, pods) = (counted(pods.len(), "pod"), abbreviated(pods, MAX_PODS));
-        writeln!(out, "{name}{n_pods} {BAD}{}{BAD:#}: {pods}{NL}  {message}{NL}", why.short())?;
+        writeln!(out, "{n_pods} {BAD}{}{BAD:#}: {pods}{NL}  {message}{NL}", why.short())?;
     }
     match left_out.iter().map(|group| group.pods.len()).sum::<usize>() {
         0 => Ok(()),
