@@ -1,7 +1,7 @@
 //! The affinity annotation: what can be read is the same after it was written as JSON and read again.
 #![no_main]
 
-use berth_api::rules::parse_affinity_annotation;
+use berth_rules::parse_affinity_annotation;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use berth_api::config::SchedulerConfig;
+use berth_input::config::SchedulerConfig;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use berth_api::object::device::Device;
-use berth_api::rules::{DeviceSelector, SelectedDevice};
+use berth_rules::{DeviceSelector, SelectedDevice};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,7 +1,7 @@
 //! Expressions of the Common Expression Language, `EXPRESSION \0 OBJECT`: each is refused or evaluated within the limits.
 #![no_main]
 
-use berth_api::cel::Expression;
+use berth_cel::Expression;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-use berth_api::admission::{ValidationOptions, default_pod, validate_pod};
+use berth_rules::admission::{ValidationOptions, default_pod, validate_pod};
 use berth_api::object::Pod;
-use berth_api::policy::{PlacementPolicy, PolicySet};
+use berth_input::policy::{PlacementPolicy, PolicySet};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,7 +1,7 @@
 //! The reader of manifests, given anything: YAML, JSON, or neither.
 #![no_main]
 
-use berth_api::inventory::Inventory;
+use berth_input::inventory::Inventory;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

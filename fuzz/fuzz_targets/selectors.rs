@@ -1,7 +1,7 @@
 //! Label and field selectors in the form of queries: what is accepted is printed in a form that means the same.
 #![no_main]
 
-use berth_api::rules::{FieldSelector, Selector};
+use berth_rules::{FieldSelector, Selector};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

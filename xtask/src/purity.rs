@@ -6,8 +6,11 @@ use std::path::Path;
 
 use crate::sources::{code_lines, rust_files};
 
-const PURE: [&str; 4] = [
+const PURE: [&str; 7] = [
     "crates/decide/api/src",
+    "crates/decide/cel/src",
+    "crates/decide/rules/src",
+    "crates/decide/input/src",
     "crates/decide/engine/src",
     "crates/decide/simulate/src",
     "crates/show/picture/src",
@@ -34,11 +37,11 @@ const IMPURE: [&str; 14] = [
 
 /// Text that the engine does not contain: it never sees the text of objects.
 const MANIFESTS: [&str; 6] = [
-    "berth_api::admission",
-    "berth_api::expand",
-    "berth_api::inventory",
+    "berth_rules::admission",
+    "berth_input::expand",
+    "berth_input::inventory",
     "berth_api::read",
-    "berth_api::recording",
+    "berth_input::recording",
     "serde_json",
 ];
 

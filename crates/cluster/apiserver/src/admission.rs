@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-pub use berth_api::admission::Operation;
+pub use berth_rules::admission::Operation;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {

@@ -20,8 +20,8 @@ mod volume;
 
 use std::sync::Arc;
 
-use berth_api::rules::SelectorError;
 use berth_client::connect::Connection;
+use berth_rules::SelectorError;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;

@@ -1,7 +1,7 @@
 //! Which existing nodes the simulated kubelets adopt.
 
 use berth_api::object::StringMap;
-use berth_api::rules::{Selector, SelectorError};
+use berth_rules::{Selector, SelectorError};
 
 use crate::options::Adopt;
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use berth_api::object::NamespacedName;
 use berth_api::object::volume::{CsiNode, PersistentVolume, PersistentVolumeClaim};
 use berth_api::resource::{CSI_NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
-use berth_api::rules::{Dialect, NodeSelectorRule};
 use berth_client::{Cache, Change, ChangedKeys, Informer, WatchOptions};
+use berth_rules::{Dialect, NodeSelectorRule};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 

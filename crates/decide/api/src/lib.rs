@@ -1,20 +1,12 @@
-//! Reading Kubernetes objects for Berth, in layers: a module uses only modules above it in this table.
+//! Kubernetes objects and how they are read, in layers: a module uses only modules above it in this table.
 //!
 //! | module | is for |
 //! |---|---|
 //! | [`syntax`] | texts in objects: quantities, versions, schedules, names, labels, annotations |
 //! | [`feature_gates`] | the feature gates of kube-scheduler |
-//! | [`cel`] | expressions of the Common Expression Language |
 //! | [`resource`] | the table of resources: group, version, kind, plural, scope, URL paths |
 //! | [`object`] | typed objects, metadata, conditions, times; [`object::placement`] lists the fields of a pod that matter for placement |
 //! | [`read`] | YAML and JSON text to objects |
-//! | [`rules`] | placement rules: both dialects of affinity in one internal form, which is all the engine reads |
-//! | [`admission`] | what the API server does to a pod on creation: defaulting, the matchLabelKeys merge, validation |
-//! | [`config`] | `KubeSchedulerConfiguration` |
-//! | [`policy`] | placement rules that policies add to pods |
-//! | [`inventory`] | the objects of an input, by kind |
-//! | [`expand`] | workloads to the pods that their controllers create |
-//! | [`recording`], [`journal`] | recorded decisions of kube-scheduler; journals of a running scheduler |
 //! | [`fenceposts`], [`rollout`] | numbers that may be percentages; the steps of a rollout |
 //! | [`simulated_nodes`], [`split_mix`] | simulated nodes; pseudo-random numbers |
 //! | [`by_hash`] | lists whose elements are found by the hash of their key |
@@ -27,27 +19,14 @@
 /// The minor version of Kubernetes whose API and decisions Berth follows.
 pub const KUBERNETES_VERSION: &str = "1.36";
 
-pub mod admission;
 pub mod by_hash;
-pub mod cel;
-#[allow(
-    missing_docs,
-    reason = "types and fields have the names and the meaning of KubeSchedulerConfiguration"
-)]
-pub mod config;
-pub mod expand;
 pub mod feature_gates;
 pub mod fenceposts;
-pub mod inventory;
-pub mod journal;
 #[allow(missing_docs, reason = "types and fields have the names and the meaning of the Kubernetes API")]
 pub mod object;
-pub mod policy;
 pub mod read;
-pub mod recording;
 pub mod resource;
 pub mod rollout;
-pub mod rules;
 pub mod simulated_nodes;
 pub mod split_mix;
 pub mod syntax;

@@ -4,10 +4,10 @@
 use std::error::Error;
 use std::fmt::Write;
 
-use berth_api::admission::{AdmissionOptions, admit};
-use berth_api::inventory::Inventory;
 use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, Settings};
+use berth_input::inventory::Inventory;
+use berth_rules::admission::{AdmissionOptions, admit};
 
 const OBJECTS: &str = "
 {apiVersion: v1, kind: Node, metadata: {name: a, labels: {kubernetes.io/hostname: a}},

@@ -7,8 +7,8 @@
 
 use std::borrow::Cow;
 
-use berth_api::rules::{PodTerm, TaintEffect, TopologyScope};
 use berth_api::syntax::labels::{HOSTNAME, OS};
+use berth_rules::{PodTerm, TaintEffect, TopologyScope};
 
 use crate::plugins::{is_extended_resource, rejects, requires, tolerate};
 use crate::state::State;

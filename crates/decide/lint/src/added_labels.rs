@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use berth_api::inventory::{Workload, WorkloadSpec};
 use berth_api::object::StringMap;
-use berth_api::rules::{PodSet, Requirement};
+use berth_input::inventory::{Workload, WorkloadSpec};
+use berth_rules::{PodSet, Requirement};
 use serde_json::Value;
 
 /// Begins what stands for a value that only a controller knows. Each workload has another one, except for indexes.

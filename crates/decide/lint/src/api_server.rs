@@ -1,8 +1,8 @@
 //! What is known of the API server that the objects are for: whether it has the fields of the design proposals.
 
-use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_api::object::{Affinity, ObjectMeta, Pod};
 use berth_api::read::SourceLocation;
+use berth_input::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use serde_json::Value;
 
 /// Container runtime of the nodes that Berth simulates begin so.

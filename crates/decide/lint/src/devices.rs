@@ -7,7 +7,7 @@ use berth_api::object::device::{
     DeviceSelector as WrittenSelector, ResourceClaimSpec, ResourceSlice,
 };
 use berth_api::object::{PodGroup, PodResourceClaim};
-use berth_api::rules::{DeviceSelector, SelectedDevice};
+use berth_rules::{DeviceSelector, SelectedDevice};
 
 use crate::input::LintInput;
 use crate::subject::{Object, Subject};

@@ -3,15 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashSet};
 
-use berth_api::admission::{known_runtime_classes, unknown_runtime_class};
-use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::{Pod, RuntimeClass};
-use berth_api::policy::RequiredLabels;
 use berth_api::read::{Kind, SourceLocation};
-use berth_api::rules::{
-    KnownNamespaces, NamespaceScope, PodSet, PodTerm, Requirement, Selector, SetRelation,
-};
 use berth_engine::{Cluster, Settings};
+use berth_input::inventory::{Entry, Inventory};
+use berth_input::policy::RequiredLabels;
+use berth_rules::admission::{known_runtime_classes, unknown_runtime_class};
+use berth_rules::{KnownNamespaces, NamespaceScope, PodSet, PodTerm, Requirement, Selector, SetRelation};
 use berth_simulate::{InvalidObject, Workloads};
 
 use crate::api_server::is_standard;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use berth_api::object::{Node, ResourceList};
-use berth_api::rules::{
+use berth_rules::{
     Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, PodRules, Requirement, Selector, TaintEffect,
     Tolerations,
 };

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use berth_api::inventory::Inventory;
 use berth_api::object::StringMap;
-use berth_api::rules::{KnownNamespaces, PodSet, Requirement, Selector};
+use berth_input::inventory::Inventory;
+use berth_rules::{KnownNamespaces, PodSet, Requirement, Selector};
 use berth_simulate::Workloads;
 
 use crate::added_labels::UNKNOWN_VALUE;

@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-use berth_api::admission::{
-    AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes, validate_annotations,
-};
-use berth_api::expand::{ExpandError, daemon_tolerations, workload_pods};
 use berth_api::feature_gates::FeatureGates;
-use berth_api::inventory::{Entry, Workload, WorkloadSpec};
 use berth_api::object::{Affinity, Pod, RuntimeClass, Toleration};
 use berth_api::read::{Kind, SourceLocation};
-use berth_api::rules::{PodRules, annotation_affinity};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
+use berth_input::expand::{ExpandError, daemon_tolerations, workload_pods};
+use berth_input::inventory::{Entry, Workload, WorkloadSpec};
+use berth_rules::admission::{
+    AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes, validate_annotations,
+};
+use berth_rules::{PodRules, annotation_affinity};
 use serde_json::Value;
 
 use crate::added_labels::{AddedLabels, UNKNOWN_VALUE};

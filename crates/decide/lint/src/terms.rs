@@ -1,7 +1,7 @@
 //! The pod terms of a pod, parsed and as written.
 
 use berth_api::object::{PodAffinityTerm, SelectorRequirement};
-use berth_api::rules::{KnownNamespaces, NamespaceScope, PodSet, PodTerm, Selector, SpreadConstraint};
+use berth_rules::{KnownNamespaces, NamespaceScope, PodSet, PodTerm, Selector, SpreadConstraint};
 
 use crate::added_labels::is_of_one_workload;
 use crate::subject::Subject;

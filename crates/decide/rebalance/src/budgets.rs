@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use berth_api::fenceposts::evicts_unready;
 use berth_api::object::{Pod, PodDisruptionBudget};
-use berth_api::rules::Selector;
+use berth_rules::Selector;
 use smallvec::SmallVec;
 
 /// The budgets that select a pod, by index.

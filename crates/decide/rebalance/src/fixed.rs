@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use berth_api::object::{Node, Pod};
-use berth_api::rules::{KnownNamespaces, Selector};
 use berth_engine::Cluster;
+use berth_rules::{KnownNamespaces, Selector};
 use jiff::Timestamp;
 
 use crate::movable::Movable;

@@ -1,6 +1,6 @@
 //! Which pods may move.
 
-use berth_api::rules::Selector;
+use berth_rules::Selector;
 use jiff::SignedDuration;
 
 /// Which pods may move, apart from those that never do.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use berth_api::object::group::{GroupKey, GroupPart, GroupRules, TopologyLevel};
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
-use berth_api::rules::KnownNamespaces;
 use berth_engine::Cluster;
+use berth_rules::KnownNamespaces;
 use jiff::Timestamp;
 
 use crate::goal::Goal;

@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, Node};
-use berth_api::rules::pod_requests;
 use berth_engine::FeasibleNodes;
+use berth_input::inventory::Inventory;
+use berth_rules::pod_requests;
 use serde::Serialize;
 
 use crate::simulation::workloads::Workloads;

@@ -3,9 +3,9 @@
 use core::time::Duration;
 
 use berth_api::object::Pod;
-use berth_api::rules::{dialect_notes, relaxed_rules};
 use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, DisruptionBudget, Explanation, Outcome};
+use berth_rules::{dialect_notes, relaxed_rules};
 use serde::Serialize;
 
 use crate::device_hints::device_hints;

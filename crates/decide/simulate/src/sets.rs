@@ -12,7 +12,7 @@ pub mod nodes;
 mod uses;
 
 use berth_api::object::StringMap;
-use berth_api::rules::SetRelation;
+use berth_rules::SetRelation;
 use serde::Serialize;
 
 pub use collect::SelectorSets;

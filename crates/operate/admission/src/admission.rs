@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_api::policy::PolicySet;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES};
-use berth_api::rules::PodRules;
 use berth_client::WatchGroup;
 use berth_engine::Settings;
+use berth_input::policy::PolicySet;
+use berth_rules::PodRules;
 use tokio::sync::watch;
 
 use crate::answer::{Answer, Denial, ReviewError};

@@ -22,7 +22,7 @@ mod state;
 
 pub use admission::AdmissionController;
 pub use answer::{Answer, Denial, ReviewError};
-pub use berth_api::admission::Operation;
+pub use berth_rules::admission::Operation;
 pub use offline::OfflineAdmission;
 pub use policy::Policy;
 pub use quota::QuotaMetrics;

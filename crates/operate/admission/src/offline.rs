@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use berth_api::inventory::Inventory;
 use berth_api::object::Pod;
-use berth_api::policy::PolicySet;
 use berth_engine::Settings;
+use berth_input::inventory::Inventory;
+use berth_input::policy::PolicySet;
 use serde_json::json;
 
 use crate::answer::{Answer, ReviewError};

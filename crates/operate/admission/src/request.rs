@@ -1,8 +1,8 @@
 //! The request: `AdmissionRequest` of `admission.k8s.io/v1`.
 
-use berth_api::admission::Operation;
 use berth_api::object::{Pod, nullable};
 use berth_api::read::{ValueError, from_value};
+use berth_rules::admission::Operation;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;

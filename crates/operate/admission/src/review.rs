@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use berth_api::admission::Operation;
 use berth_api::object::Pod;
-use berth_api::rules::PodRules;
+use berth_rules::PodRules;
+use berth_rules::admission::Operation;
 
 use crate::answer::{Answer, ReviewError};
 use crate::findings::Findings;

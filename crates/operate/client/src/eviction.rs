@@ -5,7 +5,7 @@ use std::time::Duration;
 use berth_api::fenceposts::evicts_unready;
 use berth_api::object::{Pod, PodDisruptionBudget};
 use berth_api::resource::{POD_DISRUPTION_BUDGETS, PODS};
-use berth_api::rules::Selector;
+use berth_rules::Selector;
 use http::Method;
 use serde::Deserialize;
 use serde_json::json;

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use berth_api::object::{NamespacedName, Pod};
-use berth_api::rules::eviction_annotation_problem;
 use berth_api::syntax::annotations::GRACE_ANNOTATION;
 use berth_client::call::CallError;
 use berth_client::events::{EventRecorder, EventType, NewEvent, ObjectReference};
 use berth_engine::{Remedy, ViolationKey};
 use berth_rebalance::Move;
+use berth_rules::eviction_annotation_problem;
 use jiff::Timestamp;
 
 use crate::completion::Sent;

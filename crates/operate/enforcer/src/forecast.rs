@@ -4,10 +4,10 @@ use core::fmt;
 use core::time::Duration;
 
 use berth_api::object::Pod;
-use berth_api::rules::parse_eviction_grace;
 use berth_api::syntax::annotations::GRACE_ANNOTATION;
 use berth_engine::{Remedy, ViolatedRule};
 use berth_mirror::Needs;
+use berth_rules::parse_eviction_grace;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::blocked::leave_out_blocked;

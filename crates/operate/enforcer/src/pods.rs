@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use berth_api::object::placement::HELD_CONDITION;
 use berth_api::object::{OwnerReference, Pod, find_condition, node_decides_until};
-use berth_api::rules::{parse_eviction_grace, parse_without_target};
 use berth_api::syntax::annotations::{GRACE_ANNOTATION, WITHOUT_TARGET_ANNOTATION};
 use berth_client::events::ObjectReference;
 use berth_mirror::Needs;
+use berth_rules::{parse_eviction_grace, parse_without_target};
 use jiff::Timestamp;
 
 use crate::options::{HoldOptions, HoldPeriod};

@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use berth_api::journal::GroupClaims;
 use berth_api::object::device::DeviceKind;
 use berth_api::object::group::{
     CompositePodGroup, GroupKey, GroupKind, GroupOwner, GroupWorkload, PodGroup, members_of_job,
@@ -16,9 +15,10 @@ use berth_api::object::{
     Job, Namespace, NamespacedName, Node, PodDisruptionBudget, ReplicationController, Service, VolumeKind,
     Workload,
 };
-use berth_api::rules::{Requirement, Selector};
 use berth_client::{KubeObject, StreamEvent};
 use berth_engine::{Cluster, GroupDisruption};
+use berth_input::journal::GroupClaims;
+use berth_rules::{Requirement, Selector};
 
 use crate::change::Change;
 use crate::entries::{Entries, Sync};

@@ -1,6 +1,5 @@
 //! The resources that are watched.
 
-use berth_api::config::SpreadDefaulting;
 use berth_api::object::device::DeviceKind;
 use berth_api::object::group::{GroupKey, GroupKind, GroupOwner};
 use berth_api::object::volume::Volume;
@@ -10,6 +9,7 @@ use berth_api::resource::{
     REPLICATION_CONTROLLERS, Resource, SERVICES, STATEFUL_SETS, WORKLOADS,
 };
 use berth_engine::Cluster;
+use berth_input::config::SpreadDefaulting;
 
 /// What of a pod decides which sources its placement depends on, besides those that are required.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

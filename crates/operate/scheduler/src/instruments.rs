@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::config::Plugin;
 use berth_api::object::Pod;
 use berth_engine::Cluster;
+use berth_input::config::Plugin;
 use tokio::time::Instant;
 
 use crate::context::Context;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_api::config::Profile;
 use berth_client::watch::READING;
 use berth_engine::{Stage, StageTime};
+use berth_input::config::Profile;
 use berth_serve::metrics::{Histograms, Labels, register, registered};
 use berth_serve::parts::{self, Part};
 use prometheus_client::metrics::counter::Counter;

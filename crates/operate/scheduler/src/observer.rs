@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_api::journal::{Entry, Header, OTHER_SCHEDULER, RecordedDecision, RecordedSettings};
 use berth_api::object::{NamespacedName, Pod, find_condition};
 use berth_api::resource::PODS;
 use berth_client::connect::Connection;
 use berth_client::{Event, WatchOptions};
 use berth_engine::{Cluster, Journal, Settings};
+use berth_input::journal::{Entry, Header, OTHER_SCHEDULER, RecordedDecision, RecordedSettings};
 use berth_mirror::{Change, Mirror, MirrorOptions, Source};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

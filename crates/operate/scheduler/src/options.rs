@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use berth_api::config::{DEFAULT_SCHEDULER_NAME, SchedulerConfig};
 use berth_api::object::PodLimits;
 use berth_client::lease::LeaseOptions;
 use berth_client::rate_limit::RateLimit;
 use berth_client::serving::ServingOptions;
 use berth_engine::Settings;
+use berth_input::config::{DEFAULT_SCHEDULER_NAME, SchedulerConfig};
 
 use crate::recorder::{RecordError, RecordOptions};
 
@@ -148,7 +148,7 @@ fn rename(config: &mut SchedulerConfig, name: &str) -> Result<(), SchedulerError
 
 #[cfg(test)]
 mod tests {
-    use berth_api::config::Profile;
+    use berth_input::config::Profile;
 
     use super::*;
 

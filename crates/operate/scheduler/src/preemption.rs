@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth_api::journal::Entry;
 use berth_client::events::ObjectReference;
 use berth_engine::{NotEligible, Preemption, Victims};
+use berth_input::journal::Entry;
 use berth_mirror::Source;
 use tokio::time::Instant;
 

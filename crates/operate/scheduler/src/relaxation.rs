@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_api::journal::Entry;
 use berth_api::object::Pod;
 use berth_engine::{Group, GroupOutcome, Outcome, RelaxedPod};
+use berth_input::journal::Entry;
 use jiff::Timestamp;
 use tokio::time::Instant;
 

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use berth_api::config::SchedulerConfig;
 use berth_api::object::{Pod, ResourceList};
 use berth_api::resource::PODS;
-use berth_api::rules::{pod_limits, pod_requests};
 use berth_client::serving::StatusPages;
 use berth_client::watch::ListError;
 use berth_client::{Pages, WatchOptions};
+use berth_input::config::SchedulerConfig;
+use berth_rules::{pod_limits, pod_requests};
 use berth_serve::health;
 use http::StatusCode;
 use serde_json::json;

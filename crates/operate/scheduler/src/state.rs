@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use berth_api::config::SchedulerConfig;
-use berth_api::journal::Entry;
 use berth_api::object::{NamespacedName, ObjectMeta, Pod, PodDisruptionBudget, PodLimits, PodSpec};
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod};
+use berth_input::config::SchedulerConfig;
+use berth_input::journal::Entry;
 use berth_mirror::{Change, Mirror, WatchEvent};
 
 use crate::pod_status::Victim;

@@ -3,11 +3,11 @@
 use std::io::{self, Read};
 use std::time::Instant;
 
-use berth_api::admission::default_pod;
 use berth_api::object::{Namespace, Node, Pod, Service};
 use berth_api::read::{DecodeError, Manifest, ReadError, decode, read_manifests};
-use berth_api::rules::merge_label_keys;
 use berth_engine::{Cluster, Settings};
+use berth_rules::admission::default_pod;
+use berth_rules::merge_label_keys;
 use serde::Serialize;
 
 use crate::measure::peak_rss_bytes;

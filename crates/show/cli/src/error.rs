@@ -4,11 +4,11 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use berth_api::config::ConfigErrors;
-use berth_api::expand::ExpandError;
-use berth_api::inventory::InputError;
 use berth_api::read::SourceLocation;
 use berth_client::apply::ApplyError;
+use berth_input::config::ConfigErrors;
+use berth_input::expand::ExpandError;
+use berth_input::inventory::InputError;
 use berth_simulate::SimulationError;
 use berth_terminal::input::OpenError;
 use berth_terminal::runtime::RuntimeError;

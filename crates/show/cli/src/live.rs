@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use berth_api::inventory::{InputError, Inventory};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES,
@@ -16,6 +15,7 @@ use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError, Connection};
 use berth_client::watch::{ListError, Pages, WatchOptions};
 use berth_console_server::live::Source;
+use berth_input::inventory::{InputError, Inventory};
 use berth_mirror::{NodeParser, PodParser};
 use bytes::Bytes;
 use indicatif::ProgressBar;

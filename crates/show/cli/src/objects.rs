@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use berth_api::object::{NamespacedName, Pod, PodStatus};
 use berth_api::read::Kind;
-use berth_api::rules::Selector;
 use berth_api::syntax::format::abbreviated;
 use berth_api::syntax::format::{MAX_SUGGESTIONS, not_in_input};
+use berth_rules::Selector;
 use berth_simulate::{SimulatedPod, Simulation};
 
 use crate::error::CliError;

@@ -3,11 +3,11 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use berth_api::journal::{Entry, Header};
 use berth_api::object::time::rfc3339_micros;
 use berth_api::read::JsonError;
-use berth_api::recording::Recording;
 use berth_engine::Settings;
+use berth_input::journal::{Entry, Header};
+use berth_input::recording::Recording;
 use berth_simulate::replay::{JournalError, JournalReplay};
 use berth_terminal::input::{Input, OpenError, find_inputs, open_error};
 use jiff::Timestamp;

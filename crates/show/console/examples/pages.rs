@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use berth_api::inventory::Inventory;
 use berth_console::{Request, State, respond};
+use berth_input::inventory::Inventory;
 use berth_simulate::SimulationOptions;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -30,7 +30,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use berth_api::inventory::Inventory;
+    use berth_input::inventory::Inventory;
     use berth_simulate::{Simulation, SimulationOptions};
 
     use crate::State;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_api::inventory::{Entry, InputError, Inventory};
 use berth_api::object::device::ResourceClaim;
 use berth_api::object::{DeviceKind, DeviceObject, NamespacedName, SharedParts};
 use berth_api::read::{Kind, SourceLocation};
 use berth_engine::{DeviceWork, Violation};
+use berth_input::inventory::{Entry, InputError, Inventory};
 use berth_simulate::replay::Timeline;
 use berth_simulate::{PendingDecision, PendingFor, Simulation, SimulationError, SimulationOptions};
 use jiff::Timestamp;

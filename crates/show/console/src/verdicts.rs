@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-use berth_api::config::Plugin;
 use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::labels::{HOSTNAME, REGION, ZONE};
 use berth_api::syntax::quantity::with_unit;
 use berth_engine::{Counts, ExcludedNodes, Explanation, Verdict};
+use berth_input::config::Plugin;
 use berth_simulate::Simulation;
 
 /// Reasons of a sentence; others are counted.
@@ -236,7 +236,7 @@ fn domain(verdict: &Verdict) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use berth_api::inventory::Inventory;
+    use berth_input::inventory::Inventory;
     use berth_simulate::SimulationOptions;
 
     use super::*;

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
-use berth_api::inventory::{Inventory, WorkloadSpec};
 use berth_api::object::{NamespacedName, Pod, Taint};
 use berth_api::read::{Kind, Manifest, collect_manifests};
+use berth_input::inventory::{Inventory, WorkloadSpec};
 use berth_simulate::what_if::{Change, evicted_by_drain};
 
 use berth_api::syntax::format::counted;

@@ -1,7 +1,7 @@
 //! Files become a cluster, and the cluster answers requests.
 
-use berth_api::inventory::Inventory;
 use berth_console::{Request, Response, State, respond};
+use berth_input::inventory::Inventory;
 use berth_simulate::SimulationOptions;
 
 /// A cluster from files, with its pages.

@@ -251,8 +251,8 @@ impl<R: Read, F: FnMut(u64)> Read for CountingReader<R, F> {
 mod tests {
     use std::io::Write;
 
-    use berth_api::expand::expand;
-    use berth_api::inventory::Inventory;
+    use berth_input::expand::expand;
+    use berth_input::inventory::Inventory;
     use berth_testkit::programs::TempDir;
 
     use super::*;

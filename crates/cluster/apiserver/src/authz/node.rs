@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use berth_api::admission::node_restriction::{MIRROR, Referent, references};
+use berth_rules::admission::node_restriction::{MIRROR, Referent, references};
 use berth_schema::resource::{PERSISTENT_VOLUMES, PODS, Resource, VOLUME_ATTACHMENTS, find};
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ use std::ops::Bound::{Included, Unbounded};
 
 use berth_api::object::LabelSelector;
 use berth_api::read::from_value;
-use berth_api::rules::Selector;
+use berth_rules::Selector;
 use serde_json::Value;
 
 use super::rule_set::RuleSet;

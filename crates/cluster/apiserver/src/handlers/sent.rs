@@ -1,6 +1,6 @@
 //! Request bodies: parses objects and patches, and checks them against the path.
 
-use berth_api::admission::shortened;
+use berth_rules::admission::shortened;
 use berth_schema::patch;
 use berth_schema::protobuf::{self, ProtobufError};
 use berth_schema::type_of;

@@ -1,8 +1,8 @@
 //! Tokens of service accounts: the subresource `serviceaccounts/token`.
 
-use berth_api::admission::Operation;
-use berth_api::admission::node_restriction::token_audiences;
 use berth_api::object::time::rfc3339;
+use berth_rules::admission::Operation;
+use berth_rules::admission::node_restriction::token_audiences;
 use berth_schema::resource::{NODES, PODS, Resource, SECRETS};
 use http::StatusCode;
 use serde_json::{Value, json};

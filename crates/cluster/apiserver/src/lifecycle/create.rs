@@ -1,6 +1,6 @@
 //! The rules for new objects.
 
-use berth_api::admission::Operation;
+use berth_rules::admission::Operation;
 use berth_schema::resource::{NAMESPACES, Resource};
 use serde_json::Value;
 

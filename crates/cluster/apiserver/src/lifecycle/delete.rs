@@ -1,7 +1,7 @@
 //! Deletion: grace periods, finalizers and propagation.
 
-use berth_api::admission::Operation;
 use berth_api::object::time::rfc3339;
+use berth_rules::admission::Operation;
 use berth_schema::resource::Resource;
 use serde_json::Value;
 

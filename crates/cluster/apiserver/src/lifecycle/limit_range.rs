@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use berth_api::object::{PodSpec, ResourceList};
 use berth_api::read::from_value;
-use berth_api::rules::{pod_limits, pod_requests};
 use berth_api::syntax::quantity::Quantity;
+use berth_rules::{pod_limits, pod_requests};
 use berth_schema::resource::{LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS, Resource};
 use serde_json::{Value, json};
 

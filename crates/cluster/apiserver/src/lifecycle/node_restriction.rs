@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_api::admission::Operation;
-use berth_api::admission::node_restriction::{
+use berth_rules::admission::Operation;
+use berth_rules::admission::node_restriction::{
     self, NODE_USER_PREFIX, NodeRequest, Refusal, keeps_to_own_node,
 };
 use berth_schema::resource::{CERTIFICATE_SIGNING_REQUESTS, NODES, PODS, Resource};

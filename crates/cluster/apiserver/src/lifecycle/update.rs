@@ -1,6 +1,6 @@
 //! The rules for changes.
 
-use berth_api::admission::Operation;
+use berth_rules::admission::Operation;
 use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, Resource};
 use serde_json::Value;
 

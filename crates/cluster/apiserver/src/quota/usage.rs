@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::{PodSpec, ResourceList};
 use berth_api::read::from_value;
-use berth_api::rules::{pod_limits, pod_requests};
 use berth_api::syntax::quantity::Quantity;
+use berth_rules::{pod_limits, pod_requests};
 use berth_schema::resource::{
     CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PODS, REPLICATION_CONTROLLERS, RESOURCE_CLAIMS, RESOURCE_QUOTAS,
     RESOURCES, Resource, SECRETS, SERVICES,

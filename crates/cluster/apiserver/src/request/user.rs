@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::admission::node_restriction::{NODE_USER_PREFIX, NODES_GROUP as NODES};
 use berth_api::syntax;
+use berth_rules::admission::node_restriction::{NODE_USER_PREFIX, NODES_GROUP as NODES};
 use serde_json::{Value, json};
 
 /// The group that may do everything.

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use berth_api::rules::FieldSelector;
+use berth_rules::FieldSelector;
 use berth_schema::resource::NAMESPACES;
 use berth_serve::Connection;
 use bytes::Bytes;

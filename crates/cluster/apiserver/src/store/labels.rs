@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use berth_api::rules::{Requirement, Selector};
+use berth_rules::{Requirement, Selector};
 
 /// A label selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

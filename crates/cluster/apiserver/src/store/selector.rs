@@ -1,6 +1,6 @@
 //! Selection of objects: namespace, label selector, field selector.
 
-use berth_api::rules::{FieldRequirement, FieldSelector, SelectorError};
+use berth_rules::{FieldRequirement, FieldSelector, SelectorError};
 use berth_schema::resource::Resource;
 
 use super::facts::Facts;

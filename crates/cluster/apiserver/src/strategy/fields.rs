@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use berth_api::admission::shortened;
 use berth_api::syntax::quantity::Quantity;
+use berth_rules::admission::shortened;
 use berth_schema::resource::Resource;
 use serde_json::{Map, Value};
 

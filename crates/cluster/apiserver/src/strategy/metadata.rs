@@ -6,8 +6,8 @@ use berth_api::object::time::rfc3339;
 use berth_schema::resource::Resource;
 use serde_json::{Map, Value};
 
-use berth_api::admission::node_restriction::MIRROR;
 use berth_api::syntax;
+use berth_rules::admission::node_restriction::MIRROR;
 
 use super::fields::{Causes, items, object, text};
 use crate::request::{Cause, Status};

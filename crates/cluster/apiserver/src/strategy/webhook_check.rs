@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use berth_api::object::LabelSelector;
 use berth_api::read::from_value;
-use berth_api::rules::Selector;
 use berth_api::syntax;
+use berth_rules::Selector;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 
-use berth_api::cel::Expression;
+use berth_cel::Expression;
 
 /// Versions of `AdmissionReview`. A webhook is sent the first of its versions that is one of these.
 pub const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];

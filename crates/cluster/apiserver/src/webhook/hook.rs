@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::rules::Selector;
+use berth_rules::Selector;
 use serde_json::Value;
 
 use super::{AdmissionAttributes, Denied, ServedForm, review};
 use crate::strategy::webhook_check::{REVIEW_VERSIONS, VARIABLES, certificates, selector};
-use berth_api::cel::Expression;
+use berth_cel::Expression;
 
 const NAMESPACE: (&str, &str, &str) = ("", "v1", "Namespace");
 

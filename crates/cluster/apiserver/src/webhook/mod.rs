@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use berth_schema::{self as schema, patch};
 use serde_json::Value;
 
-pub use berth_api::admission::Operation;
+pub use berth_rules::admission::Operation;
 pub use call::{Resolver, Webhooks};
 pub use hook::Hook;
 

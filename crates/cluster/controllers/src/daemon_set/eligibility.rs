@@ -1,10 +1,10 @@
 //! Node eligibility for daemon pods: the checks of the DaemonSet controller, a subset of the scheduler's.
 
-use berth_api::expand::daemon_tolerations;
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Pod as PodRules, Shared, StringMap};
 use berth_api::read::from_value;
-use berth_api::rules::{Dialect, NodeSelectorRule, TaintEffect, Tolerations};
+use berth_input::expand::daemon_tolerations;
+use berth_rules::{Dialect, NodeSelectorRule, TaintEffect, Tolerations};
 use serde_json::{Map, Value, json};
 
 use crate::pod_control::object_at;

@@ -8,7 +8,7 @@ use berth_api::feature_gates::FeatureGates;
 use berth_api::object::NamespacedName;
 use berth_api::object::Toleration;
 use berth_api::resource::PODS;
-use berth_api::rules::TolerationRule;
+use berth_rules::TolerationRule;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

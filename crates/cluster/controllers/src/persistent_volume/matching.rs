@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_api::rules::Selector;
+use berth_rules::Selector;
 
 use crate::view::{PersistentVolume, PersistentVolumeClaim, matches};
 

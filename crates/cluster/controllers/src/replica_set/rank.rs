@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use berth_api::expand::{DELETION_COST, Replica};
+use berth_input::expand::{DELETION_COST, Replica};
 use jiff::Timestamp;
 
 use crate::view::Pod;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::{LabelSelector, StringMap};
-use berth_api::rules::Selector;
+use berth_rules::Selector;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;

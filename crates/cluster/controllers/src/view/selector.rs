@@ -2,7 +2,7 @@
 
 use berth_api::object::{LabelSelector, StringMap};
 use berth_api::read::from_value;
-use berth_api::rules::Selector;
+use berth_rules::Selector;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 

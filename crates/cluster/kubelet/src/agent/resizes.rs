@@ -1,6 +1,6 @@
 //! Resizes of pods: the node allocates the resources if it has them.
 
-use berth_api::rules::PodRequests;
+use berth_rules::PodRequests;
 
 use super::state::{Agent, now};
 use super::store::{DeferredResize, NodeId, PodId, PodState};

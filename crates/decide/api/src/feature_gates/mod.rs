@@ -171,3 +171,6 @@ impl FeatureGates {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! `Affinity`: the fields of the v1 API and of the design proposals in one type. [`crate::rules`] decides the meaning of
+//! `Affinity`: the fields of the v1 API and of the design proposals in one type. the crate `rules` decides the meaning of
 //! a field.
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -52,7 +52,7 @@ pub struct NodeSelector {
 pub struct NodeSelectorTerm {
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<SelectorRequirement>,
-    /// Requirements on node fields: on `metadata.name` only in v1, on [`NODE_FIELDS`](crate::rules::NODE_FIELDS) in the
+    /// Requirements on node fields: on `metadata.name` only in v1, on `rules::NODE_FIELDS` in the
     /// proposals.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_fields: Vec<SelectorRequirement>,

@@ -19,7 +19,7 @@ mod name;
 mod node;
 pub mod placement;
 mod pod;
-pub(crate) mod pod_limits;
+pub mod pod_limits;
 mod resources;
 mod shared;
 mod shared_parts;

@@ -86,7 +86,7 @@ fn fields(pod: &Pod) -> [(&'static str, usize); 9] {
 }
 
 /// Entries of spread constraints.
-pub(crate) fn constraint_entries(constraints: &[TopologySpreadConstraint]) -> usize {
+pub fn constraint_entries(constraints: &[TopologySpreadConstraint]) -> usize {
     let entries = |constraint: &TopologySpreadConstraint| {
         TERM_ENTRIES
             + selector_entries(constraint.label_selector.as_ref())
@@ -95,7 +95,7 @@ pub(crate) fn constraint_entries(constraints: &[TopologySpreadConstraint]) -> us
     constraints.iter().map(entries).sum()
 }
 
-pub(crate) fn affinity_entries(affinity: &Affinity) -> usize {
+pub fn affinity_entries(affinity: &Affinity) -> usize {
     let node = affinity.node_affinity.iter();
     let of_nodes = node.map(|node| {
         let required = node.required_during_scheduling_required_during_execution.iter();
@@ -131,7 +131,7 @@ fn pod_term(term: &PodAffinityTerm) -> usize {
 }
 
 /// Entries of a label selector.
-pub(crate) fn selector_entries(selector: Option<&LabelSelector>) -> usize {
+pub fn selector_entries(selector: Option<&LabelSelector>) -> usize {
     selector.map_or(0, |selector| selector.match_labels.len() + requirements(&selector.match_expressions))
 }
 

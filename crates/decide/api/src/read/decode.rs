@@ -43,7 +43,7 @@ pub fn decode_at<'de, T: Deserialize<'de>>(
 }
 
 /// The message of an error about a value: in plain words, and how to fix it.
-pub(crate) fn explained(error: &ValueError, value: &Value) -> String {
+pub fn explained(error: &ValueError, value: &Value) -> String {
     let mut message = in_plain_words(&super::error::shortened(error.message()));
     if matches!(error.find(value), Some(Value::Number(_) | Value::Bool(_)))
         && message.ends_with("expected a string")

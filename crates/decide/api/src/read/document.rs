@@ -7,7 +7,7 @@ use super::{Manifest, ReadError, SourceLocation};
 use crate::object::Pod;
 
 /// An object that was read.
-pub(crate) enum Object {
+pub enum Object {
     /// One of any kind.
     Manifest(Manifest),
     /// A pod that was decoded from its text.
@@ -15,7 +15,7 @@ pub(crate) enum Object {
 }
 
 /// What takes the objects.
-pub(crate) type Each<'a, E> = &'a mut dyn FnMut(Object) -> Result<(), E>;
+pub type Each<'a, E> = &'a mut dyn FnMut(Object) -> Result<(), E>;
 
 /// Collects the fields of a document and passes on the items of a list as they arrive.
 ///

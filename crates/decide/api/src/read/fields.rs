@@ -211,7 +211,7 @@ impl<'a> Node<'a> {
 }
 
 /// What a text that is no duration should be.
-pub(crate) const NO_DURATION: &str = "must be a duration, for example 15s or 1m30s";
+pub const NO_DURATION: &str = "must be a duration, for example 15s or 1m30s";
 
 /// The type of a field that is checked but not used.
 #[derive(Clone, Copy)]

@@ -98,7 +98,7 @@ impl fmt::Display for Manifest {
 }
 
 /// The name of an object in messages: `Pod default/web`, `Node n1`.
-pub(crate) fn display_name(kind: &str, namespace: &str, name: &str) -> String {
+pub fn display_name(kind: &str, namespace: &str, name: &str) -> String {
     match (namespace, name) {
         (_, "") => kind.to_owned(),
         ("", name) => format!("{kind} {name}"),
@@ -106,7 +106,8 @@ pub(crate) fn display_name(kind: &str, namespace: &str, name: &str) -> String {
     }
 }
 
-pub(crate) const DEFAULT_NAMESPACE: &str = "default";
+/// The namespace of objects that name none.
+pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// A field that is a non-empty string.
 pub(super) fn text_field(object: &Map<String, Value>, field: &str) -> Option<String> {

@@ -1,6 +1,6 @@
 //! Reading objects from YAML and JSON, as `kubectl` prints them and as users write them.
 //!
-//! [`read_manifests`] passes on one object at a time, so it never holds a whole dump; [`Inventory`](crate::inventory::Inventory) collects the kinds
+//! [`read_manifests`] passes on one object at a time, so it never holds a whole dump; the inventory of an input collects the kinds
 //! that Berth works with as typed objects. Lists are flattened. Only the namespace is defaulted, and only types are
 //! validated.
 //!
@@ -8,7 +8,7 @@
 
 mod decode;
 mod device;
-pub(crate) mod document;
+pub mod document;
 mod error;
 pub mod fields;
 mod integer_bounds;
@@ -19,13 +19,13 @@ mod kind;
 mod limits;
 mod lines;
 mod location;
-pub(crate) mod manifest;
+pub mod manifest;
 mod scalar;
 mod value;
 mod volume;
-pub(crate) mod yaml;
+pub mod yaml;
 
-pub(crate) use decode::explained;
+pub use decode::explained;
 pub use decode::{DecodeError, decode, decode_at};
 pub use error::ReadError;
 pub use integer_bounds::{pod_spec_pointer, quote_integer_bounds};
@@ -34,7 +34,7 @@ pub use limits::{MAX_DEPTH, MAX_EMPTY_DOCUMENTS, MAX_OBJECT_BYTES, MAX_YAML_BYTE
 pub use lines::FieldLines;
 pub use location::SourceLocation;
 pub use manifest::Manifest;
-pub(crate) use value::from_json;
+pub use value::from_json;
 pub use value::{JsonError, ValueError, from_value, from_value_strictly};
 
 use std::io::Read;
@@ -73,7 +73,7 @@ fn read_manifests_within<E: From<ReadError>>(
 }
 
 /// Reads every object of a text. With `decodes_pods`, pods may come without their manifests.
-pub(crate) fn read_objects<E: From<ReadError>>(
+pub fn read_objects<E: From<ReadError>>(
     mut input: impl Read,
     file: &str,
     max_aliased_bytes: usize,

@@ -1,5 +1,4 @@
 use super::*;
-use crate::inventory::{InputError, Inventory};
 
 fn manifests(text: &str) -> Vec<Manifest> {
     collect_manifests(text, "f").unwrap()
@@ -105,7 +104,7 @@ fn json_objects_may_have_separators_of_yaml_between_them() {
     let read = manifests(&text);
     assert_eq!(read.iter().map(|m| m.name().to_owned()).collect::<Vec<_>>(), ["a", "b", "c"]);
     let error = format!("{}\n--\n", object("a"));
-    assert!(Inventory::from_text(&error).is_err());
+    assert!(collect_manifests(&error, "f").is_err());
 }
 
 #[test]
@@ -295,7 +294,7 @@ proptest::proptest! {
         bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
     ) {
         for text in [yaml.as_bytes(), format!("{{\"{json}").as_bytes(), &bytes] {
-            if let Err(error) = read_manifests::<InputError>(text, "f", &mut |_| Ok(())) {
+            if let Err(error) = read_manifests::<ReadError>(text, "f", &mut |_| Ok(())) {
                 proptest::prop_assert!(error.to_string().len() < 1200);
             }
         }

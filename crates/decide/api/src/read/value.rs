@@ -36,7 +36,7 @@ pub fn from_value_strictly<'de, T: Deserialize<'de>>(value: &'de Value) -> Resul
 ///
 /// # Errors
 /// The text is not JSON, or a field has a wrong type.
-pub(crate) fn from_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, JsonError> {
+pub fn from_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, JsonError> {
     serde_json::from_slice(text).map_err(|error| {
         // The path costs a second reading, and only errors need it.
         let wrong =
@@ -87,7 +87,7 @@ impl ValueError {
     }
 
     /// The path with `prefix`, such as `spec.template`, before it.
-    pub(crate) fn path_below(&self, prefix: &str) -> String {
+    pub fn path_below(&self, prefix: &str) -> String {
         let mut path = prefix.to_owned();
         for segment in self.0.path.iter().rev() {
             match segment {
@@ -108,7 +108,7 @@ impl ValueError {
     }
 
     /// Removes the field that is not known; `false` if something else is wrong.
-    pub(crate) fn remove_unknown(&self, value: &mut Value) -> bool {
+    pub fn remove_unknown(&self, value: &mut Value) -> bool {
         let Some((Segment::Key(name), parents)) = self.0.path.split_first() else { return false };
         let parent = parents.iter().rev().try_fold(value, |value, segment| match segment {
             Segment::Index(index) => value.get_mut(index),

@@ -16,7 +16,7 @@ use super::scalar::resolve_plain;
 use super::{MAX_DEPTH, MAX_EMPTY_DOCUMENTS, MAX_OBJECT_BYTES, ReadError, SourceLocation, error};
 
 /// Limit of the data that the aliases of a text expand to, in bytes. What reads the objects may need ten times as much.
-pub(crate) const MAX_ALIASED_BYTES: usize = 8 << 20;
+pub const MAX_ALIASED_BYTES: usize = 8 << 20;
 
 /// Limit of the text that is parsed again because of continuation lines that had to be indented, in bytes.
 const MAX_REREAD_BYTES: usize = 32 << 20;

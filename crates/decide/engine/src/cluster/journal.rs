@@ -1,13 +1,13 @@
 //! Journal: the updates of a cluster as they are made, for a recording.
 
-use berth_api::config::{ConfigErrors, SchedulerConfig};
 use berth_api::feature_gates::FeatureGates;
-use berth_api::journal::{
+use berth_api::object::{NamespacedName, Node, VolumeDecision};
+use berth_input::config::{ConfigErrors, SchedulerConfig};
+use berth_input::journal::{
     AssumedVolumes, Entry, GroupResult, JournaledOwnerSelector, JournaledPreemption, RecordedDecision,
     RecordedGroup, RecordedSettings,
 };
-use berth_api::object::{NamespacedName, Node, VolumeDecision};
-use berth_api::rules::{Selector, annotation_key};
+use berth_rules::{Selector, annotation_key};
 
 use super::Cluster;
 use crate::decision::Outcome;

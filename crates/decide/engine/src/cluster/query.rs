@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use berth_api::object::Pod;
-use berth_api::rules::PodRules;
+use berth_rules::PodRules;
 
 use super::{Caches, Cluster};
 use crate::device::{self, DeviceModel, DevicesOfNode};

@@ -1,11 +1,11 @@
 //! Update: what the cluster is, and the changes that follow.
 
-use berth_api::journal::{AssumedDevices, Entry, GroupClaims, JournaledGroup};
 use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::{
     GroupKey, Namespace, NamespacedName, Node, Pod, Service, VolumeDecision, VolumeKind, VolumeObject,
 };
-use berth_api::rules::Selector;
+use berth_input::journal::{AssumedDevices, Entry, GroupClaims, JournaledGroup};
+use berth_rules::Selector;
 
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};

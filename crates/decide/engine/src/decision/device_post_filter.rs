@@ -1,7 +1,7 @@
 //! What can be done about the claims of a pod that no node is feasible for.
 
-use berth_api::config::Plugin;
 use berth_api::object::NamespacedName;
+use berth_input::config::Plugin;
 
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::Nominations;

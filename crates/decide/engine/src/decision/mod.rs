@@ -7,9 +7,9 @@ pub(crate) mod timing;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use berth_api::config::Plugin;
 use berth_api::object::VolumeDecision;
 use berth_api::object::device::DeviceDecision;
+use berth_input::config::Plugin;
 
 pub use device_post_filter::DevicePostFilter;
 pub(crate) use device_post_filter::device_post_filter;

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use berth_api::config::Plugin;
 use berth_api::object::VolumeDecision;
 use berth_api::object::device::DeviceDecision;
+use berth_input::config::Plugin;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::verdict::Rejection;
@@ -108,7 +108,7 @@ pub enum NodeEvaluation {
 /// Scores of a feasible node. Each plugin scores 0 to 100, times its weight; the total is the sum.
 ///
 /// ```
-/// # use berth_api::inventory::Inventory;
+/// # use berth_input::inventory::Inventory;
 /// # use berth_engine::{Cluster, Settings};
 /// # let objects = Inventory::from_text(
 /// #     "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}}}
@@ -128,7 +128,7 @@ pub enum NodeEvaluation {
 /// // The mean of 62 % free CPU (1.5 of 4 cores requested) and 97 % free memory (the default request), times weight 1.
 /// let fit = score.by_plugin.iter().find(|(plugin, _)| plugin.name() == "NodeResourcesFit");
 /// assert_eq!(fit.map(|(_, score)| *score), Some(79));
-/// # Ok::<(), berth_api::inventory::InputError>(())
+/// # Ok::<(), berth_input::inventory::InputError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeScore {

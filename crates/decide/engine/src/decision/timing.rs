@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use crate::cycle::context::{Context, CycleState, NodeRef};
 use crate::cycle::nomination::Nominations;

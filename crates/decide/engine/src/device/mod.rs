@@ -21,8 +21,8 @@ mod search;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use berth_api::config::LeastWaste;
 use berth_api::object::{NamespacedName, NodeAllocatableResourceClaimStatus};
+use berth_input::config::LeastWaste;
 use smallvec::SmallVec;
 
 use crate::state::State;

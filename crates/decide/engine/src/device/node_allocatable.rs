@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::config::Plugin;
 use berth_api::object::NodeAllocatableResourceClaimStatus;
 use berth_api::syntax::quantity::Quantity;
+use berth_input::config::Plugin;
 use smallvec::SmallVec;
 
 use super::search::ChosenClaim;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use berth_api::config::LeastWaste;
 use berth_api::object::NamespacedName;
 use berth_api::object::device::MAX_CONSUMERS;
+use berth_input::config::LeastWaste;
 
 use super::score::score_of_allocated;
 use super::{AllocatableRules, CycleClaim, CycleDevices, DeviceRules, ExtendedResource, Requested};

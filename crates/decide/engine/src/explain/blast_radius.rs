@@ -8,9 +8,9 @@
 //! matter of admission. A term with a limit blocks less: each domain only once as many matching pods share it. Which pods
 //! these are is not known before; the domain is measured as a whole, and the result names the limit.
 
-use berth_api::config::InterPodAffinityArgs;
-use berth_api::rules::{PodTerm, TopologyScope};
 use berth_api::work::WorkBudget;
+use berth_input::config::InterPodAffinityArgs;
+use berth_rules::{PodTerm, TopologyScope};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -27,7 +27,7 @@ use crate::verdict::{TopologyPair, is_zero};
 /// make nodes worse for them.
 ///
 /// ```
-/// # use berth_api::inventory::Inventory;
+/// # use berth_input::inventory::Inventory;
 /// # use berth_engine::{Cluster, Settings};
 /// # let objects = Inventory::from_text(
 /// #     "{apiVersion: v1, kind: Node, metadata: {name: a,
@@ -46,7 +46,7 @@ use crate::verdict::{TopologyPair, is_zero};
 /// let largest = radius.terms[0].largest.as_ref().expect("the node is a domain");
 /// assert_eq!(largest.milli_cpu, 4_000); // 4 cores in milli-CPU
 /// assert_eq!(largest.memory, 8 << 30); // 8Gi in bytes
-/// # Ok::<(), berth_api::inventory::InputError>(())
+/// # Ok::<(), berth_input::inventory::InputError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

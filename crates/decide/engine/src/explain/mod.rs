@@ -5,9 +5,9 @@ mod feasible;
 pub(crate) mod opportunity_cost;
 pub(crate) mod terms;
 
-use berth_api::config::Plugin;
 use berth_api::object::Pod;
 use berth_api::work::WorkBudget;
+use berth_input::config::Plugin;
 use serde::Serialize;
 
 use crate::cycle::context::{Context, CycleState, NodeRef};
@@ -31,7 +31,7 @@ pub const MAX_BOTTLENECK: usize = 512;
 /// Why a pod fits where it fits, or is unschedulable.
 ///
 /// ```
-/// # use berth_api::inventory::Inventory;
+/// # use berth_input::inventory::Inventory;
 /// # use berth_api::work::WorkBudget;
 /// # use berth_engine::{Cluster, Settings};
 /// # let objects = Inventory::from_text(
@@ -49,7 +49,7 @@ pub const MAX_BOTTLENECK: usize = 512;
 /// let term = explanation.bottleneck().expect("a rule excludes the node");
 /// assert_eq!((term.excludes, term.excludes_alone), (1, 1));
 /// assert_eq!(term.detail, "requests 5 cpu");
-/// # Ok::<(), berth_api::inventory::InputError>(())
+/// # Ok::<(), berth_input::inventory::InputError>(())
 /// ```
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

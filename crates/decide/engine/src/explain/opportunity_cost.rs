@@ -4,7 +4,7 @@
 //! pod has a node, for the largest or average domain that its node affinity allows; afterwards for its own domain. Terms
 //! that select only pods of the pod's own namespace cost others nothing. The domains of several terms are counted once.
 
-use berth_api::rules::TopologyScope;
+use berth_rules::TopologyScope;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

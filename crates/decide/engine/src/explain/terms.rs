@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use berth_api::config::Plugin;
 use berth_api::work::{TooMuchWork, WorkBudget};
+use berth_input::config::Plugin;
 
 use super::feasible::feasible;
 use super::{DomainSummary, ExcludedNodes, Explanation, TermSummary};

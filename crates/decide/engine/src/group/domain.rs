@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api::object::group::TopologyLevel;
-use berth_api::rules::{Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, PodRules, Requirement};
+use berth_rules::{Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, PodRules, Requirement};
 use smallvec::SmallVec;
 
 use crate::cycle::context::NodeRef;

@@ -1,6 +1,6 @@
 //! Members as they are searched for: which of their rules other members may satisfy.
 
-use berth_api::rules::{PodRules, WhenUnsatisfiable};
+use berth_rules::{PodRules, WhenUnsatisfiable};
 
 use super::domain::Domain;
 use super::{matches, terms_satisfied};

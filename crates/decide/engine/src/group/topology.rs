@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use berth_api::rules::PodRequests;
+use berth_rules::PodRequests;
 use rustc_hash::FxHashSet;
 
 use super::alike::{self, are_equal, kept_apart_in};

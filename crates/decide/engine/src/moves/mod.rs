@@ -11,8 +11,8 @@ mod neighbours;
 mod spread;
 mod standing;
 
-use berth_api::config::Plugin;
-use berth_api::journal::AssumedDevices;
+use berth_input::config::Plugin;
+use berth_input::journal::AssumedDevices;
 use rustc_hash::FxHashMap;
 
 use self::neighbours::Neighbour;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_api::rules::WhenUnsatisfiable;
+use berth_rules::WhenUnsatisfiable;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Class, ClassId};

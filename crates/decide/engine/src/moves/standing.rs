@@ -1,6 +1,6 @@
 //! How pods of a class stand on a node.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 use smallvec::SmallVec;
 
 use crate::cycle::context::{Context, CycleState};

@@ -1,6 +1,6 @@
 //! Whether one node is feasible, with the pods that are nominated to it.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use super::registry::{Filters, filters_of, pre_filter};
 use super::rule::PreFilter;

@@ -3,7 +3,7 @@
 //! Views, queueing hints, preemption and decisions read here which rules there are and what they read. The order of rules
 //! is that of the profile.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use super::dynamic_resources::DynamicResources;
 use super::hints::Hints;

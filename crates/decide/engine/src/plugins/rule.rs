@@ -3,7 +3,7 @@
 //! A rule is prepared once per decision, and then filters ([`Filter`]) or scores ([`Scorer`]) single nodes. The rules have the
 //! names and the arithmetic of kube-scheduler's plugins, integer truncations included.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 use smallvec::SmallVec;
 
 use super::hints::{AnyChange, Hints};

@@ -1,6 +1,6 @@
 //! What the rules about volumes have in common.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use super::hints::QueueingHint;
 use super::rule::PreFilter;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use berth_api::object::PodDisruptionBudget;
-use berth_api::rules::Selector;
+use berth_rules::Selector;
 use smallvec::SmallVec;
 
 use crate::state::State;

@@ -1,7 +1,7 @@
 //! Which running pods a pod's rules look at on other nodes than the one it goes to.
 
-use berth_api::config::Plugin;
-use berth_api::rules::WhenUnsatisfiable;
+use berth_input::config::Plugin;
+use berth_rules::WhenUnsatisfiable;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::cmp::Reverse;
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use smallvec::SmallVec;
 

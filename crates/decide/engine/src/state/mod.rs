@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_api::object::Pod;
-use berth_api::rules::PodRules;
+use berth_rules::PodRules;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::change::{Change, ChangeLog, TrackedChange};

@@ -1,8 +1,8 @@
 //! Settings that hold for the life of a cluster.
 
-use berth_api::config::SchedulerConfig;
 use berth_api::object::TOPOLOGY_LABELS;
 use berth_api::syntax::labels::HOSTNAME;
+use berth_input::config::SchedulerConfig;
 
 use super::device::DeviceWork;
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use berth_api::object::{Namespace, Node, Pod, Service};
-use berth_api::rules::{NodeFeatures, Requirement, Selector, TaintEffect};
+use berth_rules::{NodeFeatures, Requirement, Selector, TaintEffect};
 
 use super::State;
 use super::change::{Change, NodeParts, PodAt, TrackedChange};

@@ -5,8 +5,8 @@ pub(crate) mod witness;
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
 
-use berth_api::config::Plugin;
 use berth_api::syntax::quantity::with_unit;
+use berth_input::config::Plugin;
 use serde::{Serialize, Serializer};
 use smallvec::SmallVec;
 

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use berth_api::rules::PodTerm;
+use berth_rules::PodTerm;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 use rustc_hash::FxHashMap;
 
 use super::types::Violation;

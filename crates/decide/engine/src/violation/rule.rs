@@ -3,7 +3,7 @@
 //! The evaluated pod is left out: its own match counts neither for it nor against it. All other
 //! pods on known nodes count, those that are being deleted as well, as they do for the scheduler.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use crate::plugins::{
     REASON_AFFINITY, REASON_ANTI_AFFINITY, node_affinity_verdict, rejects, requires_together,

@@ -8,7 +8,7 @@ mod resolve;
 
 use std::sync::Arc;
 
-use berth_api::rules::volume::InTreePlugin;
+use berth_rules::volume::InTreePlugin;
 use smallvec::SmallVec;
 
 use crate::state::State;

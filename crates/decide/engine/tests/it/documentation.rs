@@ -1,8 +1,8 @@
 //! The worked examples of the documents Berth implements, each on a cluster of a few lines.
 
-use berth_api::config::SchedulerConfig;
 use berth_api::object::Pod;
 use berth_engine::Settings;
+use berth_input::config::SchedulerConfig;
 use berth_testkit::text;
 use serde_json::json;
 

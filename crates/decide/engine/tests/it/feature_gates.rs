@@ -1,8 +1,8 @@
 //! The features of Kubernetes 1.36 that gates turn on, from the sentences of their enhancements.
 
-use berth_api::config::Plugin;
 use berth_api::feature_gates::FeatureGates;
 use berth_engine::{NodeEvaluation, Settings};
+use berth_input::config::Plugin;
 use berth_testkit::text;
 
 use crate::common::{admitted, cluster, placed_with, with_gates};

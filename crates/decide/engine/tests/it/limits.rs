@@ -1,7 +1,7 @@
 //! `limit` of required anti-affinity: at most this many other matching pods in a domain.
 
-use berth_api::config::{Profile, SchedulerConfig};
 use berth_engine::{Counts, RemedyOptions, Settings, Target};
+use berth_input::config::{Profile, SchedulerConfig};
 use berth_testkit::text;
 
 use crate::common::{admitted, cluster, placed, placed_with};

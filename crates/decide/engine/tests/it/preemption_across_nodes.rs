@@ -5,13 +5,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use berth_api::config::SchedulerConfig;
 use berth_api::object::group::GroupKind;
 use berth_api::object::{GroupKey, NamespacedName, Pod};
 use berth_engine::{
     Cluster, DisruptionBudget, Group, GroupDisruption, NotEligible, Preemption, PreparedPod, Settings,
     Victims,
 };
+use berth_input::config::SchedulerConfig;
 use berth_testkit::generate::{Random, seeds};
 use berth_testkit::naive::{Options, World, check_node, selects};
 use berth_testkit::text;

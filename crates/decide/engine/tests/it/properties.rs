@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use berth_api::config::Profile;
 use berth_api::object::Pod;
-use berth_api::rules::Selector;
 use berth_api::syntax::annotations::RELAXED_ANNOTATION;
 use berth_engine::{
     Cluster, ClusterChange, DisruptionBudget, Evaluation, NodeEvaluation, Outcome, Preemption, PreparedPod,
     Settings, Victims, WakeConditions,
 };
+use berth_input::config::Profile;
+use berth_rules::Selector;
 use berth_testkit::generate::{self, AssumedPlacement, Flavour, Operation, seeds};
 use berth_testkit::naive::{self, Code, Decision, NodeResult, Options, World, evaluate};
 

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::config::Profile;
 use berth_api::object::Pod;
 use berth_engine::{Cluster, Remedies, Remedy, RemedyOptions, Settings, Target, ViolationKey};
+use berth_input::config::Profile;
 use berth_testkit::generate::{self, Flavour, Operation, seeds};
 use berth_testkit::naive::{Broken, Options, World, broken_during_execution, check_node};
 use berth_testkit::text;

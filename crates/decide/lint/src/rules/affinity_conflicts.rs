@@ -1,7 +1,7 @@
 //! Required affinity to pods that required anti-affinity excludes from the same domain.
 
-use berth_api::rules::{PodTerm, SetRelation, TopologyScope};
 use berth_api::syntax::labels::NESTED_TOPOLOGIES;
+use berth_rules::{PodTerm, SetRelation, TopologyScope};
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_api::object::GroupKey;
-use berth_api::rules::PodTerm;
+use berth_rules::PodTerm;
 
 use crate::finding::Findings;
 use crate::input::LintInput;

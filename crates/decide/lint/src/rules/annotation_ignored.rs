@@ -1,8 +1,8 @@
 //! Annotations with placement rules that no scheduler, or not the pod's one, reads.
 
-use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::object::group::GROUP_ANNOTATION;
 use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, TOLERATION_ANNOTATION};
+use berth_input::config::DEFAULT_SCHEDULER_NAME;
 use serde_json::Value;
 
 use crate::finding::Findings;

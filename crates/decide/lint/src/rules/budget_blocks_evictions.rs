@@ -3,7 +3,7 @@
 use berth_api::fenceposts::{Round, clamp, scaled};
 use berth_api::object::PodDisruptionBudgetSpec;
 use berth_api::read::Kind;
-use berth_api::rules::{NamespaceScope, PodSet, Selector};
+use berth_rules::{NamespaceScope, PodSet, Selector};
 use serde_json::Value;
 
 use crate::finding::Findings;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use berth_api::rules::{NodeTerm, Requirement};
+use berth_rules::{NodeTerm, Requirement};
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -1,6 +1,6 @@
 //! Required anti-affinity against pods of other namespaces.
 
-use berth_api::rules::{PodTerm, TopologyScope};
+use berth_rules::{PodTerm, TopologyScope};
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::admission::deprecated_node_label;
+use berth_rules::admission::deprecated_node_label;
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -7,7 +7,7 @@ use berth_api::object::device::{
     Device, DeviceAttribute, DeviceConstraint, DeviceKind, DeviceObject, DeviceSelector as WrittenSelector,
     MAX_CONSUMERS,
 };
-use berth_api::rules::DeviceSelector;
+use berth_rules::DeviceSelector;
 
 use crate::devices::{Claim, Devices, Wanted, claims, expression, is_of_group, linted};
 use crate::finding::Findings;

@@ -1,6 +1,6 @@
 //! Field values that the two dialects read differently.
 
-use berth_api::rules::dialect_notes;
+use berth_rules::dialect_notes;
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -1,6 +1,6 @@
 //! Annotations about evictions whose values the enforcer ignores.
 
-use berth_api::rules::invalid_eviction_annotations;
+use berth_rules::invalid_eviction_annotations;
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use berth_api::object::Pod;
-use berth_api::rules::PodRules;
+use berth_rules::PodRules;
 use berth_simulate::Workloads;
 
 use crate::finding::Findings;
@@ -33,7 +33,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
         let new = pod_of_revision(subject, "new", input.admission());
         let excludes = |a: &Pod, b: &Pod| {
             let rules = PodRules::parse(a, input.settings.extensions);
-            let selects = |set: berth_api::rules::PodSet| {
+            let selects = |set: berth_rules::PodSet| {
                 set.contains(subject.namespace(), &b.metadata.labels, &input.namespaces)
             };
             rules.required_anti_affinity.iter().map(set).any(selects)

@@ -1,6 +1,6 @@
 //! `Gt` and `Lt` with bounds or labels that are not integers.
 
-use berth_api::rules::{NodeRequirement, NodeTerm, PodSet, Requirement, Selector};
+use berth_rules::{NodeRequirement, NodeTerm, PodSet, Requirement, Selector};
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use berth_api::expand::ExpandError;
-use berth_api::inventory::Inventory;
 use berth_api::object::Pod;
+use berth_input::expand::ExpandError;
+use berth_input::inventory::Inventory;
 use berth_simulate::{NotRunning, Simulation, SimulationOptions, Unadmitted, UnadmittedState};
 
 use crate::finding::Findings;

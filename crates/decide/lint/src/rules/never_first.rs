@@ -1,6 +1,6 @@
 //! Required affinity that no pod satisfies, and that the pod itself does not satisfy as the first of its group.
 
-use berth_api::rules::{NamespaceScope, PodSet, PodTerm, Selector, SetRelation};
+use berth_rules::{NamespaceScope, PodSet, PodTerm, Selector, SetRelation};
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -1,7 +1,7 @@
 //! Preferences that score all nodes alike.
 
 use berth_api::read::Kind;
-use berth_api::rules::{
+use berth_rules::{
     NodeRequirement, NodeSelectorRule, NodeTerm, PodTerm, PreferredNodeTerm, Selector, SetRelation,
     TopologyScope, WhenUnsatisfiable,
 };
@@ -121,7 +121,7 @@ fn useless_node_term(
     }
     let rule = NodeSelectorRule {
         path: String::new(),
-        dialect: berth_api::rules::Dialect::V1,
+        dialect: berth_rules::Dialect::V1,
         required_during_execution: false,
         terms: vec![term_alone],
         node_names: None,

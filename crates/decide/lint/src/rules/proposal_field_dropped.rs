@@ -2,8 +2,8 @@
 //! labels, which it refuses. The annotation says the same on any API server.
 
 use berth_api::object::{Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodAffinity};
-use berth_api::rules::{needs_extensions, parse_affinity_annotation};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
+use berth_rules::{needs_extensions, parse_affinity_annotation};
 
 use super::annotation_ignored::BERTH;
 use crate::finding::Findings;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_api::rules::{Dialect, PodRules, PodTerm, SetRelation};
+use berth_rules::{Dialect, PodRules, PodTerm, SetRelation};
 
 use super::affinity_conflicts::covers;
 use crate::finding::Findings;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_api::object::Node;
-use berth_api::rules::{TopologyScope, WhenUnsatisfiable, pod_requests};
+use berth_rules::{TopologyScope, WhenUnsatisfiable, pod_requests};
 
 use super::request_exceeds::allocatable;
 use crate::finding::Findings;

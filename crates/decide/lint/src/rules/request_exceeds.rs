@@ -1,8 +1,8 @@
 //! Requests that no node can satisfy, even when it is empty.
 
 use berth_api::object::Node;
-use berth_api::rules::pod_requests;
 use berth_api::syntax::quantity::with_unit;
+use berth_rules::pod_requests;
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -1,6 +1,6 @@
 //! Pods without the label keys that all pods must carry.
 
-use berth_api::policy::missing_labels_message;
+use berth_input::policy::missing_labels_message;
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -1,7 +1,7 @@
 //! Rolling updates that cannot start, because maxUnavailable comes to 0 and no new pod fits beside the old ones.
 
 use berth_api::read::Kind;
-use berth_api::rules::{SpreadConstraint, WhenUnsatisfiable};
+use berth_rules::{SpreadConstraint, WhenUnsatisfiable};
 use serde_json::Value;
 
 use super::replicas_exceed_domains::{DomainLimit, n_domains};

@@ -3,7 +3,7 @@
 
 use berth_api::object::PodAffinityTerm;
 use berth_api::read::Kind;
-use berth_api::rules::{Requirement, Selector};
+use berth_rules::{Requirement, Selector};
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -1,6 +1,6 @@
 //! Tolerations of taints that no node has.
 
-use berth_api::rules::TolerationRule;
+use berth_rules::TolerationRule;
 
 use crate::finding::Findings;
 use crate::input::LintInput;

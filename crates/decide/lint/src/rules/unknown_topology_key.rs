@@ -1,8 +1,8 @@
 //! Topology keys that nodes do not have.
 
-use berth_api::rules::TopologyScope;
 use berth_api::syntax::labels::NESTED_TOPOLOGIES;
 use berth_api::syntax::similar::distance;
+use berth_rules::TopologyScope;
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -1,11 +1,11 @@
 //! Volumes that are not available on the nodes that the pod may run on.
 
-use berth_api::inventory::WorkloadSpec;
 use berth_api::object::VolumeObject;
 use berth_api::object::volume::{NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use berth_api::read::Kind;
-use berth_api::rules::volume::{VOLUME_ZONE_LABELS, zones_of_label};
-use berth_api::rules::{NodeRequirement, NodeSelectorRule, NodeTerm, Requirement};
+use berth_input::inventory::WorkloadSpec;
+use berth_rules::volume::{VOLUME_ZONE_LABELS, zones_of_label};
+use berth_rules::{NodeRequirement, NodeSelectorRule, NodeTerm, Requirement};
 
 use crate::finding::Findings;
 use crate::input::LintInput;

@@ -1,8 +1,8 @@
 //! What holds of the findings of all rules.
 
 use berth_admission::Policy;
-use berth_api::inventory::Inventory;
 use berth_engine::Settings;
+use berth_input::inventory::Inventory;
 use berth_lint::{Finding, RULES, Selection, Severity, UnknownRule};
 use serde_json::Value;
 

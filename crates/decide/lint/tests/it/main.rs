@@ -9,10 +9,10 @@ mod terms;
 mod work;
 
 use berth_admission::{OfflineAdmission, Policy};
-use berth_api::inventory::Inventory;
 use berth_api::object::Pod;
-use berth_api::policy::RequiredLabels;
 use berth_engine::Settings;
+use berth_input::inventory::Inventory;
+use berth_input::policy::RequiredLabels;
 use berth_lint::{LintInput, LintReport, Objection, Selection, Severity, lint};
 
 /// The report of some rules, or of all with `*`, about a text.

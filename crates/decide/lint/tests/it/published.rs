@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use berth_api::inventory::Inventory;
+use berth_input::inventory::Inventory;
 use berth_lint::{Finding, LintInput, RULES, Selection, lint};
 
 use crate::docs::pages;

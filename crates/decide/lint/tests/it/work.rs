@@ -1,7 +1,7 @@
 //! How much work the rules may be.
 
-use berth_api::inventory::Inventory;
 use berth_engine::Settings;
+use berth_input::inventory::Inventory;
 use berth_lint::{LintInput, Selection, lint_within};
 
 use crate::report;

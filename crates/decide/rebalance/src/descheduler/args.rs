@@ -3,7 +3,7 @@
 use berth_api::object::LabelSelector;
 use berth_api::read::fields::{Fields, Node};
 use berth_api::read::from_value;
-use berth_api::rules::{NAME_LABEL, Requirement, Selector};
+use berth_rules::{NAME_LABEL, Requirement, Selector};
 
 use super::note::Notes;
 

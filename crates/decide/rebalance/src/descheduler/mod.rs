@@ -16,9 +16,9 @@ mod strategies;
 
 pub use note::{Effect, Note};
 
-use berth_api::config::ConfigErrors;
 use berth_api::read::fields::{Fields, Findings, Node};
-use berth_api::rules::Selector;
+use berth_input::config::ConfigErrors;
+use berth_rules::Selector;
 use jiff::Timestamp;
 use serde_json::Value;
 

@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 
-use berth_api::config::Plugin;
 use berth_api::object::Pod;
-use berth_api::rules::{PodRules, Selector};
 use berth_api::work::WorkBudget;
 use berth_engine::{Counts, Outcome, PreparedPod, Status, TopologyPair, Verdict};
+use berth_input::config::Plugin;
+use berth_rules::{PodRules, Selector};
 
 use crate::board::{Board, name};
 use crate::waiting::take_back;

@@ -1,8 +1,8 @@
 //! Policies of the descheduler as requests: what each plugin and each field becomes.
 
-use berth_api::rules::Selector;
 use berth_rebalance::descheduler::{Effect, Translation};
 use berth_rebalance::{Goal, Movable, Request, Threshold};
+use berth_rules::Selector;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use berth_api::config::{Plugin, Profile};
 use berth_api::object::{Node, NodeSelector, Pod, find_condition};
+use berth_input::config::{Plugin, Profile};
 use berth_rebalance::{Goal, Request, Threshold};
 use berth_testkit::naive::{
     Broken, NodeResult, Options, World, allocatable, amount, broken, evaluate, pod_requests, selects,

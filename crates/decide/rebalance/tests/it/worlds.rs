@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
-use berth_api::rules::KnownNamespaces;
 use berth_api::split_mix::SplitMix64;
 use berth_engine::{Cluster, Settings};
 use berth_rebalance::{
     Goal, Input, Move, NextStep, Obstacle, Pending, Plan, Request, RunningPod, next_step, plan,
 };
+use berth_rules::KnownNamespaces;
 use berth_testkit::naive::World;
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -14,10 +14,10 @@ mod subject;
 
 use std::collections::{BTreeMap, HashMap};
 
-use berth_api::inventory::Inventory;
 use berth_api::object::Node;
 use berth_api::work::WorkBudget;
 use berth_engine::{Counts, DeviceModel, Explanation, Outcome, Status, TermSummary, Verdict};
+use berth_input::inventory::Inventory;
 use berth_rebalance::{Move, Request};
 use jiff::Timestamp;
 use serde::Serialize;

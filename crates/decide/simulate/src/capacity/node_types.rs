@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::inventory::Inventory;
 use berth_api::object::device::ResourceSlice;
 use berth_api::object::volume::CsiNode;
 use berth_api::object::{NamespacedName, Node, TOPOLOGY_LABELS, VolumeObject};
 use berth_api::syntax::labels::{HOSTNAME, ZONE};
+use berth_input::inventory::Inventory;
 
 use super::Target;
 use super::error::CapacityError;

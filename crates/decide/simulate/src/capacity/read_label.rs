@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::config::Plugin;
 use berth_api::object::Pod;
-use berth_api::rules::{PodRules, TopologyScope, WhenUnsatisfiable};
 use berth_engine::TermSummary;
+use berth_input::config::Plugin;
+use berth_rules::{PodRules, TopologyScope, WhenUnsatisfiable};
 
 /// A topology key, and the rule that reads it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

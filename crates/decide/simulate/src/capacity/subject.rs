@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use berth_api::inventory::{Entry, Inventory, WorkloadSpec};
 use berth_api::object::{NamespacedName, ObjectMeta, Pod};
 use berth_api::read::Kind;
+use berth_input::inventory::{Entry, Inventory, WorkloadSpec};
 
 use super::error::CapacityError;
 use super::room::Room;

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use berth_api::object::Node;
 use berth_api::object::device::{DeviceKind, DeviceObject};
-use berth_api::rules::{NodeRequirement, NodeTerm, TopologyScope};
 use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::TopologyPair;
+use berth_rules::{NodeRequirement, NodeTerm, TopologyScope};
 
 use super::change::{Change, Repair};
 use super::commands;

@@ -2,8 +2,8 @@
 
 use berth_api::object::device::ResourceSlice;
 use berth_api::object::{NamespacedName, Node, Pod, Taint};
-use berth_api::policy::PlacementPolicy;
 use berth_api::syntax::shell::Command;
+use berth_input::policy::PlacementPolicy;
 use serde_json::Value;
 
 use super::change::Change;

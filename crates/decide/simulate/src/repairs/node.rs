@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use berth_api::config::Plugin;
 use berth_api::object::{Node, Shared, StringMap, Taint, UNSCHEDULABLE_TAINT};
-use berth_api::rules::{NodeRequirement, NodeTerm, Requirement, TaintEffect};
 use berth_api::syntax::labels::HOSTNAME;
 use berth_engine::{Counts, Verdict};
+use berth_input::config::Plugin;
+use berth_rules::{NodeRequirement, NodeTerm, Requirement, TaintEffect};
 
 use super::change::{Change, Repair};
 use super::commands;

@@ -1,7 +1,7 @@
 //! Rules that a placement policy added to the pod: they are changed in the policy, since the workload does not have them.
 
 use berth_api::object::Pod;
-use berth_api::policy::{APPLIED_ANNOTATION, PlacementPolicy};
+use berth_input::policy::{APPLIED_ANNOTATION, PlacementPolicy};
 use serde_json::{Value, json};
 
 use super::patch::pointer;

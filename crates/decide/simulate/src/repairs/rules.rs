@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-use berth_api::config::Plugin;
 use berth_api::object::{Pod, Taint};
-use berth_api::policy::PlacementPolicy;
-use berth_api::rules::{PodTerm, TopologyScope, WhenUnsatisfiable};
 use berth_api::syntax::shell::Command;
 use berth_engine::{Counts, Verdict};
+use berth_input::config::Plugin;
+use berth_input::policy::PlacementPolicy;
+use berth_rules::{PodTerm, TopologyScope, WhenUnsatisfiable};
 use serde_json::json;
 
 use super::change::{Change, Repair};

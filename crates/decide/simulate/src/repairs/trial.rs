@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use berth_api::object::{Node, PodDisruptionBudget, RuntimeClass};
-use berth_api::policy::PlacementPolicy;
-use berth_api::rules::{KnownNamespaces, PodRules};
 use berth_api::work::WorkBudget;
 use berth_engine::{Cluster, PreparedPod, Verdict, ViolationKey};
+use berth_input::policy::PlacementPolicy;
+use berth_rules::{KnownNamespaces, PodRules};
 
 use jiff::Timestamp;
 

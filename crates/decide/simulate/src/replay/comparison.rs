@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use berth_api::admission::AdmissionResult;
-use berth_api::config::Plugin;
 use berth_api::object::{Pod, VolumeDecision};
-use berth_api::recording::{RecordedError, RecordedNode, RecordedVolumes, Step};
 use berth_engine::{Evaluation, NodeEvaluation, Outcome, Rejection};
+use berth_input::config::Plugin;
+use berth_input::recording::{RecordedError, RecordedNode, RecordedVolumes, Step};
+use berth_rules::admission::AdmissionResult;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -173,7 +173,7 @@ pub(super) fn rejected(rejection: &Rejection) -> RecordedNode {
     }
 }
 
-fn recorded(error: &berth_api::admission::FieldError) -> RecordedError {
+fn recorded(error: &berth_rules::admission::FieldError) -> RecordedError {
     RecordedError {
         error_type: error.error_type.as_str().to_owned(),
         field: error.field.clone(),

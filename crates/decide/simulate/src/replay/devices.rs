@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use berth_api::object::device::{DeviceDecision, DeviceObject, ResourceClaim};
 use berth_api::object::{NamespacedName, Pod};
-use berth_api::recording::{RecordedClaim, RecordedPostFilter, Step};
 use berth_engine::{Cluster, DevicePostFilter};
+use berth_input::recording::{RecordedClaim, RecordedPostFilter, Step};
 use jiff::Timestamp;
 
 use super::RECORDED_AT;

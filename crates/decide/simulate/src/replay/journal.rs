@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_api::config::ConfigErrors;
-use berth_api::journal::{
-    AssumedVolumes, Entry, GroupResult, Header, JOURNAL_VERSION, JournaledGroup, JournaledOwnerSelector,
-    OTHER_SCHEDULER, RecordedDecision, RecordedGroup,
-};
 use berth_api::object::{NamespacedName, Pod, time};
-use berth_api::rules::Selector;
 use berth_api::work::WorkBudget;
 use berth_engine::{
     Cluster, DisruptionBudget, Group, GroupDisruption, GroupLevel, GroupVictims, PreparedPod, Settings,
 };
+use berth_input::config::ConfigErrors;
+use berth_input::journal::{
+    AssumedVolumes, Entry, GroupResult, Header, JOURNAL_VERSION, JournaledGroup, JournaledOwnerSelector,
+    OTHER_SCHEDULER, RecordedDecision, RecordedGroup,
+};
+use berth_rules::Selector;
 use jiff::Timestamp;
 
 use super::comparison::{Comparison, Difference};

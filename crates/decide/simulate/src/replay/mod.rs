@@ -7,11 +7,11 @@ mod preemption;
 mod timeline;
 mod volumes;
 
-use berth_api::admission::{AdmissionOptions, AdmissionResult, admit};
-use berth_api::config::SchedulerConfig;
 use berth_api::object::Pod;
-use berth_api::recording::{Recording, Scenario, Step};
 use berth_engine::{Cluster, DevicePostFilter, DisruptionBudget, Outcome, Settings};
+use berth_input::config::SchedulerConfig;
+use berth_input::recording::{Recording, Scenario, Step};
+use berth_rules::admission::{AdmissionOptions, AdmissionResult, admit};
 
 use self::comparison::Comparison;
 pub use self::comparison::Difference;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::NamespacedName;
-use berth_api::recording::{RecordedPreemption, RecordedVictims};
 use berth_engine::{Cluster, DisruptionBudget, NodeEvaluation, Preemption, PreparedPod, Victims};
+use berth_input::recording::{RecordedPreemption, RecordedVictims};
 
 use super::comparison::{Comparison, rejected};
 

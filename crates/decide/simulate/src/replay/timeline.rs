@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use berth_api::journal::Entry;
 use berth_api::object::{Condition, NamespacedName, Pod, find_condition, time};
+use berth_input::journal::Entry;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, Serializer};
 
@@ -172,8 +172,8 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
-    use berth_api::journal::{Header, JOURNAL_VERSION};
     use berth_engine::Settings;
+    use berth_input::journal::{Header, JOURNAL_VERSION};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use berth_api::object::{DeviceObject, VolumeDecision, VolumeObject};
 use berth_api::read::Kind;
-use berth_api::recording::RecordedVolumes;
+use berth_input::recording::RecordedVolumes;
 use serde_json::Value;
 
 /// An object of a scenario.

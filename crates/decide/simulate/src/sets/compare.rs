@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use berth_api::rules::{PodSet, SetRelation};
 use berth_api::work::WorkBudget;
+use berth_rules::{PodSet, SetRelation};
 
 use super::membership::{NamespaceIndex, intersections};
 use super::uses::{EXCLUSIVE, ExclusiveOwners, OwnerPairs, is_selected_twice, owner_pairs};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use berth_api::object::StringMap;
-use berth_api::rules::{KnownNamespaces, PodSet, Selector};
+use berth_rules::{KnownNamespaces, PodSet, Selector};
 
 use super::{Intersection, PodGroup};
 use crate::simulation::SimulatedPod;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::{Monitor, MonitorNamespaces, Service};
-use berth_api::rules::{NamespaceScope, PodSet, Selector};
 use berth_api::work::WorkBudget;
+use berth_input::inventory::{Entry, Inventory};
+use berth_rules::{NamespaceScope, PodSet, Selector};
 
 use super::collect::owner;
 use super::{EmptySet, PodUse, SelectorOwner, SelectorRole, SelectorSets};

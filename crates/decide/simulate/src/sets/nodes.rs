@@ -12,7 +12,7 @@ mod users;
 
 use std::collections::BTreeMap;
 
-use berth_api::rules::SetRelation;
+use berth_rules::SetRelation;
 use serde::Serialize;
 
 use super::PodGroup;

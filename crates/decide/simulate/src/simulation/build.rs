@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use berth_api::admission::{
+use berth_api::object::volume::PersistentVolumeClaim;
+use berth_api::object::{GroupKey, NamespacedName, Node, Pod, PriorityClass, RuntimeClass};
+use berth_api::read::{Kind, SourceLocation};
+use berth_api::simulated_nodes::SimulatedNodes;
+use berth_engine::{Cluster, DisruptionBudget, Outcome};
+use berth_input::expand::{ExpandError, OwnerSelector, expand};
+use berth_input::inventory::{Entry, Inventory, Workload};
+use berth_input::policy::{PolicySet, changes};
+use berth_rules::admission::{
     AdmissionOptions, AdmissionResult, ErrorType, FieldError, admit, known_runtime_classes,
     unknown_runtime_class, validate_node, validate_runtime_class,
 };
-use berth_api::expand::{ExpandError, OwnerSelector, expand};
-use berth_api::inventory::{Entry, Inventory, Workload};
-use berth_api::object::volume::PersistentVolumeClaim;
-use berth_api::object::{GroupKey, NamespacedName, Node, Pod, PriorityClass, RuntimeClass};
-use berth_api::policy::{PolicySet, changes};
-use berth_api::read::{Kind, SourceLocation};
-use berth_api::rules::{KnownNamespaces, Selector, unmerge_label_keys};
-use berth_api::simulated_nodes::SimulatedNodes;
-use berth_engine::{Cluster, DisruptionBudget, Outcome};
+use berth_rules::{KnownNamespaces, Selector, unmerge_label_keys};
 use serde_json::Value;
 
 use super::created_claims::CreatedClaim;

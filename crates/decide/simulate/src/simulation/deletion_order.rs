@@ -119,7 +119,7 @@ impl DeletionOrder {
 
 #[cfg(test)]
 mod tests {
-    use berth_api::inventory::Inventory;
+    use berth_input::inventory::Inventory;
 
     use super::*;
     use crate::{Simulation, SimulationOptions};

@@ -1,7 +1,7 @@
 //! Pods that leave their nodes, and what their controllers create in their place.
 
-use berth_api::expand::{DELETION_COST, Replica};
 use berth_api::object::{Node, Pod, PodStatus, TOPOLOGY_LABELS, find_condition};
+use berth_input::expand::{DELETION_COST, Replica};
 
 /// What happens to a pod that leaves its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use berth_api::expand::{suffix, synthetic_uid};
-use berth_api::journal::GroupClaims;
 use berth_api::object::device::{
     DeviceKind, DeviceObject, DeviceRequestAllocationResult, POD_CLAIM_NAME_ANNOTATION,
     POD_GROUP_CLAIM_NAME_ANNOTATION, ResourceClaim, ResourceClaimConsumerReference, ResourceClaimStatus,
@@ -20,6 +18,8 @@ use berth_api::object::{
 use berth_api::resource::POD_GROUPS;
 use berth_api::syntax::quantity::Quantity;
 use berth_engine::{Cluster, Outcome};
+use berth_input::expand::{suffix, synthetic_uid};
+use berth_input::journal::GroupClaims;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};

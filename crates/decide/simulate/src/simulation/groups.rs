@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::group_placement::{DomainMembers, FailingMember, GroupMember, GroupPlacement, LevelPlacement};
 use super::state::Simulation;
-use berth_api::admission::Priority;
-use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_api::object::group::{
     GroupKind, GroupOwner, GroupPart, Hierarchies, PartRules, PodGroup, TopologyLevel, members_of_job,
     members_of_workload, n_replicas, rank,
 };
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Pod};
 use berth_engine::{Group, GroupDisruption, GroupLevel, GroupOutcome, Outcome, PreparedPod, RelaxedPod};
+use berth_input::inventory::{Entry, Inventory, Workload, WorkloadSpec};
+use berth_rules::admission::Priority;
 
 /// What is placed at once: pods by position, with what the caller has of each.
 pub(crate) enum Unit<T> {

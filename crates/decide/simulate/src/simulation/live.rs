@@ -1,11 +1,11 @@
 //! Simulations that follow a cluster: its objects are set and removed one by one, and no pod is placed. Its kubelets admit or
 //! reject pods: a pod with a node runs until its status says otherwise.
 
-use berth_api::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_api::object::{LabelSelector, NamespacedName, Node, Pod, VolumeObject};
 use berth_api::read::Kind;
-use berth_api::rules::{KnownNamespaces, Selector};
 use berth_engine::DisruptionBudget;
+use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
+use berth_rules::{KnownNamespaces, Selector};
 
 use super::groups::group_owners;
 use super::options::PendingFor;

@@ -1,9 +1,9 @@
 //! Nodes that are added.
 
-use berth_api::inventory::Inventory;
 use berth_api::object::device::{DeviceObject, ResourceSlice};
 use berth_api::object::{Node, ObjectMeta};
 use berth_api::syntax::labels::HOSTNAME;
+use berth_input::inventory::Inventory;
 
 /// A node like another one, under another name and without anything that only the other one has. Its host name is its own, as the
 /// kubelet sets it.

@@ -4,9 +4,9 @@ use core::time::Duration;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use berth_api::inventory::Inventory;
 use berth_api::object::GroupKey;
 use berth_engine::{Outcome, PreparedPod};
+use berth_input::inventory::Inventory;
 
 use super::error::SimulationError;
 use super::groups::Unit;

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use berth_api::object::{NamespacedName, Node};
-use berth_api::rules::PodRequests;
 use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, RELAXED_ANNOTATION};
 use berth_engine::{Cluster, Outcome, PreparedPod};
+use berth_rules::PodRequests;
 
 use super::departure::{Fate, labels_of_binding, recreate};
 use super::pod::{SimulatedPod, Vacated};

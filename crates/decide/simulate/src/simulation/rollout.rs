@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use berth_api::expand::{Expansion, target_node};
-use berth_api::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
 use berth_api::rollout::stateful_set::{Member, Spec, max_unavailable};
 use berth_api::rollout::{Bounds, daemon_set};
+use berth_input::expand::{Expansion, target_node};
+use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 
 use super::pod::SimulatedPod;
 use super::progress::Progress;

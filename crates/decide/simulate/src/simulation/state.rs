@@ -7,9 +7,9 @@ use berth_api::object::device::ResourceClaim;
 use berth_api::object::{
     GroupKey, GroupRules, NamespacedName, Node, Pod, PodDisruptionBudget, PodStatus, RuntimeClass, Shared,
 };
-use berth_api::policy::PlacementPolicy;
-use berth_api::rules::{KnownNamespaces, PodRules};
 use berth_engine::{Cluster, DevicesOfNode, DisruptionBudget, GroupDisruption, Outcome, PreparedPod};
+use berth_input::policy::PlacementPolicy;
+use berth_rules::{KnownNamespaces, PodRules};
 use serde_json::Value;
 
 use super::created_claims::CreatedClaim;
@@ -24,7 +24,7 @@ use super::workloads::Workloads;
 /// A cluster that exists only as text, with pods to place.
 ///
 /// ```
-/// use berth_api::inventory::Inventory;
+/// use berth_input::inventory::Inventory;
 /// use berth_simulate::{Simulation, SimulationOptions};
 ///
 /// let inventory = Inventory::from_text(

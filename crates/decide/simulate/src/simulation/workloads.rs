@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use berth_api::inventory::{Inventory, Workload};
 use berth_api::object::{Node, ObjectMeta, OwnerReference, Pod};
+use berth_input::inventory::{Inventory, Workload};
 
 use super::departure::recreate;
 

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::device::ResourceClaim;
 use berth_api::object::volume::CsiNode;
 use berth_api::object::{DeviceObject, NamespacedName, Node, Pod, Taint, UNSCHEDULABLE_TAINT, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
-use berth_api::rules::{TaintEffect, TolerationRule};
 use berth_api::syntax::labels::HOSTNAME;
+use berth_input::inventory::{Entry, Inventory};
+use berth_rules::{TaintEffect, TolerationRule};
 use jiff::Timestamp;
 
 use super::departures::Departures;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, Node, Pod};
+use berth_input::inventory::Inventory;
 
 use crate::simulation::workloads::Workloads;
 use crate::simulation::{Eviction, Fate};

@@ -1,9 +1,9 @@
 //! Why a change cannot be made.
 
-use berth_api::expand::ExpandError;
-use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
 use berth_api::read::Kind;
+use berth_input::expand::ExpandError;
+use berth_input::inventory::Inventory;
 
 use crate::simulation::workloads::Workloads;
 

@@ -18,12 +18,12 @@ pub(crate) mod scale;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use berth_api::expand::expand;
-use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::device::ResourceClaim;
 use berth_api::object::{DeviceObject, NamespacedName, ObjectMeta, Pod, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_engine::Settings;
+use berth_input::expand::expand;
+use berth_input::inventory::{Entry, Inventory};
 use jiff::Timestamp;
 use serde::Serialize;
 

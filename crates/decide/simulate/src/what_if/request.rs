@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, Taint};
 use berth_api::read::Kind;
 use berth_api::syntax;
 use berth_api::syntax::format::{abbreviated, not_in_input};
 use berth_api::syntax::labels::{HOSTNAME, REGION, ZONE};
 use berth_api::syntax::similar;
+use berth_input::inventory::Inventory;
 
 use super::change::Change;
 use super::error::ChangeError;

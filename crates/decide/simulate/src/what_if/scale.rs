@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use berth_api::expand::changes_template;
-use berth_api::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
+use berth_input::expand::changes_template;
+use berth_input::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use jiff::Timestamp;
 
 use super::departures::Departures;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::config::Profile;
-use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::quantity::Quantity;
+use berth_input::config::Profile;
+use berth_input::inventory::{Entry, Inventory};
 use berth_simulate::capacity::{
     Capacity, CapacityRequest, NodeType, PRICE_ANNOTATION, Subject, Target, capacity,
 };

@@ -1,8 +1,8 @@
 //! Comparisons of two placements.
 
-use berth_api::config::SchedulerConfig;
-use berth_api::inventory::Inventory;
 use berth_engine::Settings;
+use berth_input::config::SchedulerConfig;
+use berth_input::inventory::Inventory;
 use berth_simulate::SimulationOptions;
 use berth_simulate::compare::{Comparison, Side, compare};
 use berth_testkit::text;

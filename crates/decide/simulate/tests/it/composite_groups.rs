@@ -1,8 +1,8 @@
 //! CompositePodGroups are placed as one unit, and Workloads make groups of the pods of a controller.
 
 use berth_api::feature_gates::FeatureGates;
-use berth_api::inventory::Inventory;
 use berth_engine::Settings;
+use berth_input::inventory::Inventory;
 use berth_rebalance::{Goal, Request};
 use berth_simulate::{Simulation, SimulationOptions};
 use jiff::Timestamp;

@@ -1,6 +1,6 @@
 //! Devices by model, and those of a node with what keeps them from being allocated.
 
-use berth_api::inventory::Inventory;
+use berth_input::inventory::Inventory;
 use berth_simulate::{Simulation, SimulationOptions};
 
 const NODE: &str =

@@ -1,8 +1,8 @@
 //! Claims of devices in simulations, changes and capacities.
 
-use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
 use berth_api::read::Kind;
+use berth_input::inventory::Inventory;
 use berth_simulate::capacity::{CapacityRequest, Subject, capacity};
 use berth_simulate::what_if::{Change, WhatIf};
 use berth_simulate::{Simulation, SimulationOptions};

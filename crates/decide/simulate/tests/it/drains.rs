@@ -73,7 +73,7 @@ fn a_refused_eviction_is_tried_again_when_the_evicted_pod_runs_elsewhere() {
 
 #[test]
 fn a_budget_without_a_status_is_counted_from_its_pods() {
-    use berth_api::inventory::Inventory;
+    use berth_input::inventory::Inventory;
     let text = |budget: &str, conditions: &str| {
         let pod = |i: usize| {
             format!(

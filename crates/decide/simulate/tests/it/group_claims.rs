@@ -1,9 +1,9 @@
 //! Claims that the pods of a PodGroup share, offline: `docs/groups.md`.
 
-use berth_api::config::SchedulerConfig;
 use berth_api::feature_gates::FeatureGates;
-use berth_api::inventory::Inventory;
 use berth_engine::Settings;
+use berth_input::config::SchedulerConfig;
+use berth_input::inventory::Inventory;
 use berth_simulate::{Simulation, SimulationOptions};
 
 use crate::devices::node;

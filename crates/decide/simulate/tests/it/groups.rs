@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use berth_api::inventory::Inventory;
-use berth_api::journal::{Entry, Header, JOURNAL_VERSION};
 use berth_api::object::NamespacedName;
 use berth_api::object::group::{GroupKey, GroupKind};
 use berth_engine::{Cluster, GroupDisruption, Settings};
+use berth_input::inventory::Inventory;
+use berth_input::journal::{Entry, Header, JOURNAL_VERSION};
 use berth_simulate::replay::JournalReplay;
 use berth_simulate::{Simulation, SimulationOptions};
 use berth_testkit::text;

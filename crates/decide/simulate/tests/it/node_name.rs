@@ -1,8 +1,8 @@
 //! Pods with `spec.nodeName`, as the documentation of nodeName describes them.
 
-use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
 use berth_api::read::Kind;
+use berth_input::inventory::Inventory;
 use berth_simulate::capacity::{Capacity, CapacityRequest, Subject, capacity};
 use berth_simulate::compare::{Side, compare};
 use berth_simulate::what_if::{Change, WhatIf, WhatIfOutcome};

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use berth_api::config::{Plugin, SchedulerConfig};
-use berth_api::inventory::Inventory;
-use berth_api::rules::SetRelation;
 use berth_engine::Settings;
+use berth_input::config::{Plugin, SchedulerConfig};
+use berth_input::inventory::Inventory;
+use berth_rules::SetRelation;
 use berth_simulate::sets::nodes::{NodeGroup, NodeRuleRole, NodeSetComparison, NodeSets};
 use berth_simulate::{Simulation, SimulationOptions};
 

@@ -1,6 +1,6 @@
 //! Rollouts, played step by step: those that complete, and those that deadlock.
 
-use berth_api::inventory::Inventory;
+use berth_input::inventory::Inventory;
 use berth_simulate::SimulationOptions;
 use berth_simulate::what_if::{Counts, WhatIf, WhatIfOutcome};
 use jiff::Timestamp;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use berth_api::inventory::Inventory;
+use berth_input::inventory::Inventory;
 use berth_simulate::sets::{Conflict, NotCounted, SelectorRole, SelectorSets, SetComparison};
 use berth_simulate::{SimulatedPod, Simulation, SimulationOptions};
 

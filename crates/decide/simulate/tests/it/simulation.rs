@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth_api::inventory::Inventory;
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_api::syntax::quantity::Quantity;
+use berth_input::inventory::Inventory;
 use berth_simulate::{PendingFor, Simulation, SimulationError, SimulationOptions};
 
 fn nodes(n_nodes: usize) -> Option<SimulatedNodes> {

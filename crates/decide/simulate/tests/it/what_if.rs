@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, OwnerReference, Taint};
 use berth_api::read::Kind;
+use berth_input::inventory::Inventory;
 use berth_simulate::SimulationOptions;
 use berth_simulate::what_if::{Change, Changed, DomainLoss, EvictedPod, WhatIf, WhatIfOutcome};
 use berth_testkit::generate::{self, Flavour};

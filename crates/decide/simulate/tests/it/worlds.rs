@@ -1,8 +1,8 @@
 //! Worlds of the test kit as inputs of simulations.
 
-use berth_api::inventory::{Entry, Inventory};
 use berth_api::object::Pod;
 use berth_api::read::SourceLocation;
+use berth_input::inventory::{Entry, Inventory};
 use berth_testkit::naive::World;
 use jiff::Timestamp;
 

@@ -7,13 +7,13 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::config::ConfigErrors;
 use berth_api::object::{Namespace, ObjectMeta, PartialObjectMetadata};
-use berth_api::policy::{PlacementPolicy, PolicySet};
 use berth_api::read::from_value;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES, PODS, Resource};
 use berth_client::watch::Event;
 use berth_client::{Cache, HasMetadata, Informer, Missing, WatchGroup, WatchOptions, WatchStream, watch};
+use berth_input::config::ConfigErrors;
+use berth_input::policy::{PlacementPolicy, PolicySet};
 use futures::future::join3;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};

@@ -7,13 +7,13 @@ use std::time::Duration;
 use berth_api::object::{
     Condition, NamespacedName, ObjectMeta, PartialObjectMetadata, Pod, Shared, StringMap, set_condition,
 };
-use berth_api::policy::{APPLY_STEPS, PolicySet};
 use berth_api::read::from_value;
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, PLACEMENT_POLICIES};
 use berth_api::work::WorkBudget;
 use berth_client::KubeObject as _;
 use berth_client::call::{self, CallError};
 use berth_client::watch::Event;
+use berth_input::policy::{APPLY_STEPS, PolicySet};
 use http::Method;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

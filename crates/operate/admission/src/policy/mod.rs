@@ -5,11 +5,11 @@ mod read;
 use std::time::Duration;
 
 use berth_api::object::PodLimits;
-use berth_api::policy::RequiredLabels;
 use berth_api::syntax::quantity::Quantity;
 use berth_engine::Settings;
+use berth_input::policy::RequiredLabels;
 
-pub use berth_api::config::ConfigErrors;
+pub use berth_input::config::ConfigErrors;
 
 pub const API_VERSION: &str = "admission.berth.dev/v1alpha1";
 pub const KIND: &str = "AdmissionPolicy";

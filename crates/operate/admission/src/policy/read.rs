@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use berth_api::policy::RequiredLabels;
 use berth_api::read::fields::{Fields, Findings, Node, suggestion};
-use berth_api::rules::all_topologies_problem;
 use berth_api::syntax::label_key;
 use berth_api::syntax::quantity::Quantity;
 use berth_engine::MAX_ALL_TOPOLOGIES;
+use berth_input::policy::RequiredLabels;
+use berth_rules::all_topologies_problem;
 use serde_json::Value;
 
 use super::{

@@ -4,8 +4,8 @@
 //! and the host name as topology key, the pod takes one node, which is allowed. With a wider topology key, a small pod
 //! would block a whole zone for all namespaces.
 
-use berth_api::rules::{Dialect, PodTerm, Selector, TopologyScope};
 use berth_api::syntax::labels::HOSTNAME;
+use berth_rules::{Dialect, PodTerm, Selector, TopologyScope};
 
 use super::attributes::PodAttributes;
 use crate::answer::{Denial, ReviewError};

@@ -1,8 +1,8 @@
 //! Checks that the engine can read the annotations `scheduling.berth.dev/*` of a pod.
 
-use berth_api::admission::{extension_warnings, validate_annotations, validate_changed_annotations};
 use berth_api::object::Pod;
 use berth_api::syntax::annotations::ANNOTATION_PREFIX;
+use berth_rules::admission::{extension_warnings, validate_annotations, validate_changed_annotations};
 
 use crate::answer::Denial;
 use crate::findings::Findings;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use berth_api::object::Pod;
-use berth_api::rules::{Dialect, PodRules, PodTerm};
+use berth_rules::{Dialect, PodRules, PodTerm};
 
 use crate::policy::Policy;
 use crate::request::AdmissionRequest;

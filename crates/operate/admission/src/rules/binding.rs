@@ -6,10 +6,10 @@
 
 use std::time::Instant;
 
-use berth_api::config::Plugin;
 use berth_api::object::Pod;
 use berth_api::syntax::annotations::RELAXED_ANNOTATION;
 use berth_engine::{PreparedPod, Verdict};
+use berth_input::config::Plugin;
 use serde_json::Value;
 
 use crate::answer::{Answer, Denial, ReviewError};

@@ -1,6 +1,6 @@
 //! Warnings about the differences between the two dialects.
 
-use berth_api::rules::dialect_notes;
+use berth_rules::dialect_notes;
 
 use super::attributes::PodAttributes;
 use crate::findings::Findings;

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use berth_api::object::{
     LabelSelector, Pod, PodAffinity, PodAffinityTerm, SelectorRequirement, TopologySpreadConstraint,
 };
-use berth_api::rules::merge_label_keys;
+use berth_rules::merge_label_keys;
 use serde_json::{Value, json};
 
 /// The operations of the JSON patch that merges the keys of a pod; none if there is nothing to merge.

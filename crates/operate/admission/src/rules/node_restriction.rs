@@ -1,7 +1,7 @@
 //! NodeRestriction for clusters whose API server runs without it: the rule of [`berth_api`], with the cluster's state.
 
-use berth_api::admission::Operation;
-use berth_api::admission::node_restriction::{
+use berth_rules::admission::Operation;
+use berth_rules::admission::node_restriction::{
     self, Lookup, NODE_USER_PREFIX, NODES_GROUP, NodeRequest, Refusal,
 };
 

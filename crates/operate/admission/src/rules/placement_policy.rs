@@ -1,7 +1,7 @@
 //! Placement policies: whether they are valid, and the rules that they add to new pods.
 
 use berth_api::object::Pod;
-use berth_api::policy::{PlacementPolicy, PolicySet, changes};
+use berth_input::policy::{PlacementPolicy, PolicySet, changes};
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Denial, ReviewError};
@@ -55,6 +55,6 @@ pub(crate) fn apply_placement_policies(
         }
     };
     applied.warnings.into_iter().for_each(|warning| found.warn(warning));
-    let operation = |change: berth_api::policy::PodChange| json!({"op": "add", "path": format!("/{}/{}", change.section, change.field), "value": change.value});
+    let operation = |change: berth_input::policy::PodChange| json!({"op": "add", "path": format!("/{}/{}", change.section, change.field), "value": change.value});
     Ok(changes(&before, pod).into_iter().map(operation).collect())
 }

@@ -2,7 +2,7 @@
 //! keys in common), which could be enforced").
 
 use berth_api::object::Pod;
-use berth_api::policy::missing_labels_message;
+use berth_input::policy::missing_labels_message;
 
 use crate::answer::Denial;
 use crate::findings::Findings;

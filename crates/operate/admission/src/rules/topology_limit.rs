@@ -1,7 +1,7 @@
 //! kube-apiserver's plugin `LimitPodHardAntiAffinityTopology`.
 
-use berth_api::rules::TopologyScope;
 use berth_api::syntax::labels::HOSTNAME;
+use berth_rules::TopologyScope;
 
 use super::attributes::PodAttributes;
 use crate::answer::Denial;

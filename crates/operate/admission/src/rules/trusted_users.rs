@@ -1,6 +1,6 @@
 //! Required anti-affinity is restricted to trusted users (inter-pod affinity proposal, "Denial of Service").
 
-use berth_api::rules::TopologyScope;
+use berth_rules::TopologyScope;
 
 use super::attributes::PodAttributes;
 use crate::answer::Denial;

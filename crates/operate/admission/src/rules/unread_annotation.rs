@@ -1,7 +1,7 @@
 //! Annotations with rules that the scheduler of the pod does not read.
 
-use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION};
+use berth_input::config::DEFAULT_SCHEDULER_NAME;
 
 use super::attributes::PodAttributes;
 use crate::findings::Findings;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use berth_api::object::Pod;
 use berth_api::read::from_value;
-use berth_api::rules::PodRules;
+use berth_rules::PodRules;
 use serde_json::Value;
 
 use super::annotation::has_valid_annotations;

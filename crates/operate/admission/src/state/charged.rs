@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use berth_api::object::Pod;
-use berth_api::rules::PodRules;
 use berth_engine::{Cluster, OpportunityCost};
+use berth_rules::PodRules;
 
 /// A pod with what it costs, before a quota says by which measure it is charged.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use berth_api::object::Pod;
-use berth_api::rules::{NodeRequirement, NodeTerm, PodRules, PodTerm, Requirement, Selector, TopologyScope};
 use berth_api::syntax::labels::HOSTNAME;
+use berth_rules::{NodeRequirement, NodeTerm, PodRules, PodTerm, Requirement, Selector, TopologyScope};
 
 /// A pod that requires an exclusive node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,12 +14,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_api::config::{Plugin, Profile, SchedulerConfig};
 use berth_api::object::{GroupKey, Node, Pod};
-use berth_api::policy::PolicySet;
-use berth_api::rules::PodRules;
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_engine::{Cluster, Settings};
+use berth_input::config::{Plugin, Profile, SchedulerConfig};
+use berth_input::policy::PolicySet;
+use berth_rules::PodRules;
 
 use crate::answer::ReviewError;
 use crate::policy::{GuardedRule, Measure, Policy};

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use berth_admission::{AdmissionController, Answer, Endpoint, Nothing, Policy, ReviewError, review};
 use berth_api::object::{Shared, StringMap};
-use berth_api::policy::{PlacementPolicy, PolicySet};
+use berth_input::policy::{PlacementPolicy, PolicySet};
 use serde_json::{Value, json};
 
 use crate::world::{creation, one_pod, policy, request};

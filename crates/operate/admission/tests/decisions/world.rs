@@ -7,8 +7,8 @@ use berth_admission::{
     AdmissionRequest, Answer, Endpoint, Nothing, Policy, ReviewError, State, StateAccess, review,
 };
 use berth_api::object::Pod;
-use berth_api::policy::PolicySet;
 use berth_engine::Settings;
+use berth_input::policy::PolicySet;
 use serde_json::{Value, json};
 
 /// The default policy with these fields changed.

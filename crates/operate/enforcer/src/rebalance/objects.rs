@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget};
-use berth_api::rules::KnownNamespaces;
 use berth_engine::Cluster;
+use berth_input::config::DEFAULT_SCHEDULER_NAME;
 use berth_mirror::Change;
 use berth_rebalance::{Input, RunningPod};
+use berth_rules::KnownNamespaces;
 use jiff::Timestamp;
 
 use super::groups::Groups;

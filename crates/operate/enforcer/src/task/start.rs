@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use berth_api::config::Profile;
 use berth_client::WatchGroup;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
@@ -10,6 +9,7 @@ use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::ledger::LedgerClient;
 use berth_client::serving::Content;
 use berth_engine::{Cluster, RemedyOptions, Settings};
+use berth_input::config::Profile;
 use berth_mirror::{Mirror, MirrorOptions, Source};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use berth_api::config::SchedulerConfig;
 use berth_apiserver::ServerOptions;
 use berth_enforcer::{EnforcerOptions, LimitOptions, Status};
 use berth_engine::Settings;
+use berth_input::config::SchedulerConfig;
 use serde_json::{Value, json};
 
 use super::support::*;

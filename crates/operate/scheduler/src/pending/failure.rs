@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use berth_api::config::Plugin;
 use berth_engine::{Equivalence, WakeConditions};
+use berth_input::config::Plugin;
 use tokio::time::Instant;
 
 use crate::pod_status::FailureReason;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_api::journal::Entry;
 use berth_engine::{Group, GroupVictims};
+use berth_input::journal::Entry;
 use berth_mirror::Source;
 use tokio::time::Instant;
 

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use berth_api::journal::{AssumedDevices, AssumedVolumes, Entry};
 use berth_api::object::device::{ClaimDecision, DeviceDecision, DeviceKind, DeviceObject};
 use berth_api::object::{GroupKey, NamespacedName, VolumeDecision, VolumeKind};
+use berth_input::journal::{AssumedDevices, AssumedVolumes, Entry};
 
 /// The number of a line, in the order of arrival.
 type Line = u64;

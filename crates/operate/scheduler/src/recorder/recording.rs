@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use berth_api::journal::{Entry, Header};
 use berth_engine::Journal;
+use berth_input::journal::{Entry, Header};
 use jiff::Timestamp;
 
 use super::options::{RecordError, RecordOptions};

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use berth_api::journal::{Entry, Header, JOURNAL_VERSION};
+use berth_input::journal::{Entry, Header, JOURNAL_VERSION};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::{SignedDuration, Timestamp};

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use berth_api::config::Plugin;
-use berth_api::journal::Entry;
 use berth_api::object::VolumeDecision;
 use berth_api::object::device::DeviceDecision;
 use berth_engine::{Group, GroupLevel, GroupOutcome, Outcome, PreparedPod};
+use berth_input::config::Plugin;
+use berth_input::journal::Entry;
 use tokio::time::Instant;
 
 use super::scheduler::Scheduler;

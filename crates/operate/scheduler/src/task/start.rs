@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use berth_api::journal::{Header, RecordedSettings};
 use berth_client::WatchGroup;
 use berth_client::component::Sidecars;
 use berth_client::connect::Connection;
 use berth_client::events::{EventRecorder, RecorderOptions};
 use berth_client::serving::Content;
 use berth_engine::{Cluster, Settings};
+use berth_input::journal::{Header, RecordedSettings};
 use berth_mirror::{Mirror, MirrorOptions, Source};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use berth_api::journal::Entry;
 use berth_api::object::device::DeviceKind;
 use berth_api::object::{GroupKey, NamespacedName, Pod};
+use berth_input::journal::Entry;
 use berth_mirror::{Change, DeviceClaimState, DriftReport, Needs, PodRef, Source, WatchEvent};
 use tokio::time::Instant;
 

@@ -1,8 +1,8 @@
 //! Pods with claims of devices: claims are allocated and reserved before their pods are bound.
 
-use berth_api::config::SchedulerConfig;
 use berth_controllers::ControllerOptions;
 use berth_engine::Settings;
+use berth_input::config::SchedulerConfig;
 use berth_scheduler::SchedulerOptions;
 use http::Method;
 use serde_json::{Value, json};

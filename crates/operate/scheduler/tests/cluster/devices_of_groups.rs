@@ -1,8 +1,8 @@
 //! Claims of devices that the pods of a PodGroup share (enhancement 5729).
 
-use berth_api::config::SchedulerConfig;
 use berth_controllers::ControllerOptions;
 use berth_engine::Settings;
+use berth_input::config::SchedulerConfig;
 use berth_scheduler::SchedulerOptions;
 use serde_json::{Value, json};
 

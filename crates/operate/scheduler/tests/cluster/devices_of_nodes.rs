@@ -1,9 +1,9 @@
 //! Devices that take allocatable resources of their node (enhancement 5517): the status of pods says how much.
 
-use berth_api::config::SchedulerConfig;
 use berth_api::feature_gates::FeatureGates;
 use berth_apiserver::ServerOptions;
 use berth_engine::Settings;
+use berth_input::config::SchedulerConfig;
 use berth_scheduler::SchedulerOptions;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Preemption for devices, which a profile enables.
 
-use berth_api::config::SchedulerConfig;
 use berth_controllers::ControllerOptions;
 use berth_engine::Settings;
+use berth_input::config::SchedulerConfig;
 use berth_scheduler::SchedulerOptions;
 use serde_json::{Value, json};
 

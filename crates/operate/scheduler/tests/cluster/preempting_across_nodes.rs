@@ -1,8 +1,8 @@
 //! Preemption across nodes, which a profile enables.
 
-use berth_api::config::SchedulerConfig;
 use berth_engine::Settings;
 use berth_faults::Fault;
+use berth_input::config::SchedulerConfig;
 use berth_scheduler::SchedulerOptions;
 use http::Method;
 use serde_json::{Value, json};

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use berth_api::config::SchedulerConfig;
 use berth_api::read::{Manifest, ReadError, read_manifests};
 use berth_controllers::{ControllerOptions, DELAY_ANNOTATION, FAILURES_ANNOTATION, ProvisionerOptions};
 use berth_engine::Settings;
 use berth_faults::Fault;
+use berth_input::config::SchedulerConfig;
 use berth_scheduler::SchedulerOptions;
 use http::Method;
 use serde_json::{Value, json};

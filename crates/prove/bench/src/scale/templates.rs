@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use berth_api::admission::{AdmissionOptions, admit};
 use berth_api::object::{Namespace, ObjectMeta, Pod};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_api::syntax::labels::HOSTNAME;
+use berth_rules::admission::{AdmissionOptions, admit};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 

@@ -7,13 +7,13 @@ mod pod_groups;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_api::admission::{AdmissionOptions, admit};
-use berth_api::config::SchedulerConfig;
 use berth_api::object::{Namespace, Node, ObjectMeta, Pod, Service};
 use berth_api::read::Kind;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_api::syntax::quantity::Quantity;
 use berth_engine::{Cluster, Outcome, Preemption, PreparedPod, Settings};
+use berth_input::config::SchedulerConfig;
+use berth_rules::admission::{AdmissionOptions, admit};
 
 use self::background::{Background, DECISION};
 use self::devices::Devices;

@@ -13,7 +13,7 @@ mod tests;
 
 use std::time::Duration;
 
-use berth_api::config::Profile;
+use berth_input::config::Profile;
 use berth_testkit::check::bindings::{self, Attempt, Schedulers};
 use berth_testkit::check::history::{self, Changes, Step};
 

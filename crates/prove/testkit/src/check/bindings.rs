@@ -9,8 +9,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_api::config::Profile;
 use berth_api::object::Pod;
+use berth_input::config::Profile;
 
 use super::history::{Object, State, Step};
 use crate::naive::{Options, World, check_node};

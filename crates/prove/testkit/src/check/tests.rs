@@ -1,7 +1,7 @@
 //! Each kind of violation is planted once, beside the same placement done right.
 
-use berth_api::inventory::Inventory;
 use berth_api::object::{Namespace, Node, Pod};
+use berth_input::inventory::Inventory;
 
 use super::*;
 

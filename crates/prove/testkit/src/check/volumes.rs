@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::config::{Plugin, Profile};
 use berth_api::object::volume::{PersistentVolume, PersistentVolumeClaim};
 use berth_api::object::{NamespacedName, Pod};
+use berth_input::config::{Plugin, Profile};
 
 use crate::naive::storage::claim_name;
 use crate::naive::{Options, World, check_node};

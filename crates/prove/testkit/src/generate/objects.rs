@@ -1,15 +1,15 @@
 //! Random nodes, namespaces, services, workloads and pods.
 
-use berth_api::admission::default_pod;
 use berth_api::object::volume::{ImageVolume, Volume};
 use berth_api::object::{
     Condition, Container, ContainerImage, ContainerPort, ContainerRestartRule, ContainerStatus,
     LabelSelector, Namespace, Node, OwnerReference, Pod, PodDisruptionBudget, ResourceList,
     ResourceRequirements, Service, StringMap, Taint, Toleration,
 };
-use berth_api::rules::merge_label_keys;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_api::syntax::quantity::Quantity;
+use berth_rules::admission::default_pod;
+use berth_rules::merge_label_keys;
 
 use super::names::{
     CORES, DISKS, LABEL_VERSIONS, NAMESPACES, RACK, RACKS, REGION, REGIONS, SLOT, SLOTS, VERSIONS, ZONE,

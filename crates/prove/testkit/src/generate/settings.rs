@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use berth_api::config::{
-    Plugin, Profile, ResourceSpec, ScoringStrategyKind, SpreadDefaulting, UtilizationShapePoint,
-};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{
     NodeAffinity, NodeSelector, NodeSelectorTerm, PreferredSchedulingTerm, SelectorRequirement,
     TopologySpreadConstraint,
 };
 use berth_api::syntax::labels::HOSTNAME;
+use berth_input::config::{
+    Plugin, Profile, ResourceSpec, ScoringStrategyKind, SpreadDefaulting, UtilizationShapePoint,
+};
 
 use super::names::{RACK, REGION, ZONE};
 use super::{Flavour, Random};

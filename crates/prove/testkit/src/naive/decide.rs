@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::config::{Plugin, Profile};
 use berth_api::object::{Node, Pod};
+use berth_input::config::{Plugin, Profile};
 
 use super::{
     Code, Decision, NodeResult, Options, Question, Rejection, Verdict, World, balanced_allocation, devices,

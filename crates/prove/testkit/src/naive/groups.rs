@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::config::Profile;
 use berth_api::object::{Node, Pod};
+use berth_input::config::Profile;
 
 use super::requests::{allocatable, amount, pod_requests, running_pod_scoring_requests};
 use super::{MAX_NODE_SCORE, Options, World, evaluate};

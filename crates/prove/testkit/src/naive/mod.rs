@@ -36,13 +36,13 @@ mod volume_zone;
 
 use std::collections::BTreeMap;
 
-use berth_api::config::Profile;
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::device::DeviceDecision;
 use berth_api::object::{
     LabelSelector, Namespace, Node, Pod, PodDisruptionBudget, Service, StringMap, VolumeDecision,
 };
 use berth_api::syntax::labels::HOSTNAME;
+use berth_input::config::Profile;
 
 pub use decide::{check_node, evaluate};
 pub use devices::Devices;

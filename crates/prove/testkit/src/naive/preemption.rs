@@ -5,8 +5,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use berth_api::config::{Plugin, Profile};
 use berth_api::object::{NamespacedName, Node, Pod};
+use berth_input::config::{Plugin, Profile};
 
 use super::decide::{evaluate, first_rejection, rejection};
 use super::{

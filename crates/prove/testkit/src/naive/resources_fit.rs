@@ -1,7 +1,7 @@
 //! `NodeResourcesFit`: requests against the free resources of a node.
 
-use berth_api::config::{ScoringStrategyKind, UtilizationShapePoint};
 use berth_api::object::{Node, Pod, ResourceList};
+use berth_input::config::{ScoringStrategyKind, UtilizationShapePoint};
 
 use super::devices;
 use super::requests::{

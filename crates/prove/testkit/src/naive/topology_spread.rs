@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::config::SpreadDefaulting;
 use berth_api::object::{LabelSelector, Node, Pod, SelectorRequirement, StringMap, TopologySpreadConstraint};
 use berth_api::syntax::labels::{HOSTNAME, ZONE};
+use berth_input::config::SpreadDefaulting;
 
 use super::relax::{is_relaxed, spread_path};
 use super::{Code, MAX_NODE_SCORE, Question, Verdict, node_affinity, reject, selector, taint_toleration};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::config::{Plugin, Profile};
 use berth_api::object::{Node, Pod};
+use berth_input::config::{Plugin, Profile};
 
 use super::inter_pod_affinity::{breaks_anti_affinity, lacks_company};
 use super::terms::{required_affinity, required_anti_affinity, required_node_selectors};

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use berth_api::admission::{AdmissionOptions, admit, default_pod};
-use berth_api::config::SchedulerConfig;
 use berth_api::object::{DeviceObject, Pod, VolumeKind, VolumeObject};
 use berth_api::read::Kind;
-use berth_api::recording::RecordedClaim;
-use berth_api::rules::merge_label_keys;
+use berth_input::config::SchedulerConfig;
+use berth_input::recording::RecordedClaim;
+use berth_rules::admission::{AdmissionOptions, admit, default_pod};
+use berth_rules::merge_label_keys;
 use berth_testkit::naive::{Decision, NodeResult, Options, Rejection, Victims, World, evaluate, preempt};
 use serde_json::{Map, Value, json};
 

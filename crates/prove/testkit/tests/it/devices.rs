@@ -2,7 +2,7 @@
 
 use berth_api::object::Pod;
 use berth_api::object::device::{ClaimDecision, DeviceDecision, DeviceKind, DeviceObject};
-use berth_api::recording::Step;
+use berth_input::recording::Step;
 use berth_testkit::naive::Devices;
 use serde_json::Value;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::admission::{ValidationOptions, validate_pod};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::Pod;
+use berth_rules::admission::{ValidationOptions, validate_pod};
 use berth_testkit::generate::{Flavour, Operation, operations, options, profile, written_claims};
 use berth_testkit::naive::{NodeResult, World, evaluate};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::config::Profile;
+use berth_input::config::Profile;
 use berth_testkit::check::bindings::{Schedulers, attempts, check};
 use berth_testkit::check::history::{Change, Changes, bound_twice, steps};
 use berth_testkit::text;

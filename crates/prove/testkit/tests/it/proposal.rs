@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::config::Profile;
+use berth_input::config::Profile;
 use berth_testkit::naive::{Decision, NodeResult, Options, evaluate};
 use berth_testkit::text;
 

@@ -1,6 +1,6 @@
 //! Each violation is planted beside the same state without it.
 
-use berth_api::inventory::Inventory;
+use berth_input::inventory::Inventory;
 use berth_testkit::check::volumes::check;
 use berth_testkit::naive::World;
 

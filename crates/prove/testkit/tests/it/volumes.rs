@@ -1,6 +1,6 @@
 //! The rules of volumes, each with a small cluster.
 
-use berth_api::config::Profile;
+use berth_input::config::Profile;
 use berth_testkit::naive::{NodeResult, Options, World, evaluate, preempt};
 use berth_testkit::text;
 

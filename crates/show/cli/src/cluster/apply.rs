@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use berth_admission::AdmissionController;
-use berth_api::policy::{PlacementPolicy, PolicySet};
 use berth_api::read::{Kind, Manifest};
 use berth_client::apply::{Applied, ApplyError, apply};
+use berth_input::policy::{PlacementPolicy, PolicySet};
 use kube::Client;
 
 /// As [`apply`], with placement policies and namespaces first; pods are created when `admission` has seen the policies.

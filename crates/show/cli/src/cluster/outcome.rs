@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use berth_api::object::NamespacedName;
-use berth_api::rules::relaxed_rules;
 use berth_client::ObservedObject;
+use berth_rules::relaxed_rules;
 use berth_simulate::{NotRunning, Unadmitted, UnadmittedState};
 
 use super::observed::{History, Observed, Stage, Victim};

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use berth_api::inventory::{Entry, Inventory};
 use berth_api::read::Kind;
 use berth_api::syntax::labels::ZONE;
+use berth_input::inventory::{Entry, Inventory};
 use berth_rebalance::{Goal, Request};
 use berth_simulate::capacity::{CapacityError, CapacityRequest, NodeType, Subject, Target, capacity};
 use berth_simulate::what_if::{named_workload, refusal, topology_key};

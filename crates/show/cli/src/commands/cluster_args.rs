@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use berth_api::expand::MAX_PODS;
-use berth_api::inventory::Inventory;
-use berth_api::rules::parse_relax_after;
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_client::connect::Options;
 use berth_engine::{DeviceWork, Settings};
+use berth_input::expand::MAX_PODS;
+use berth_input::inventory::Inventory;
+use berth_rules::parse_relax_after;
 use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
 use berth_terminal::input::{Input, OpenError, find_inputs};
 use berth_terminal::output;

@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::inventory::Inventory;
 use berth_client::WatchGroup;
 use berth_client::delegated::DelegatedAuthorizer;
 use berth_client::ledger::LedgerClient;
@@ -16,6 +15,7 @@ use berth_enforcer::{
     EnforcerOptions, Graces, HoldForecast, HoldOptions, STATUS_KEY, STATUS_NAME, grace_period, limits_in_use,
 };
 use berth_engine::{Remedy, RemedyOptions};
+use berth_input::inventory::Inventory;
 use berth_simulate::SimulationOptions;
 use berth_terminal::output;
 use berth_terminal::process::ExitStatus;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use berth_api::config::LeaderElectionConfig;
 use berth_client::lease::LeaseOptions;
+use berth_input::config::LeaderElectionConfig;
 
 use super::node_args::duration;
 use crate::error::CliError;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use berth_admission::policy::Action;
 use berth_admission::{Answer, OfflineAdmission};
-use berth_api::inventory::InputError;
 use berth_api::object::Pod;
-use berth_api::policy::RequiredLabels;
 use berth_api::read::{SourceLocation, collect_manifests};
 use berth_api::syntax::label_key;
 use berth_console::reports;
+use berth_input::inventory::InputError;
+use berth_input::policy::RequiredLabels;
 use berth_lint::{Finding, LintInput, Objection, RULES, Selection, Severity, UnknownRule};
 use berth_simulate::SimulationError;
 use berth_terminal::input::{find_inputs, small_text};

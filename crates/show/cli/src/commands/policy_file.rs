@@ -1,10 +1,10 @@
 //! Files with one object that is no object of a cluster: an AdmissionPolicy, or a policy of the descheduler.
 
 use berth_admission::{Policy, policy};
-use berth_api::admission::Priority;
-use berth_api::inventory::{InputError, Inventory};
 use berth_api::read::{Manifest, ReadError};
+use berth_input::inventory::{InputError, Inventory};
 use berth_rebalance::descheduler::{self, Translation};
+use berth_rules::admission::Priority;
 use jiff::Timestamp;
 
 use super::read_inputs::read_each;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
-use berth_api::inventory::{InputError, Inventory};
 use berth_api::read::{FieldLines, Manifest, ReadError, SourceLocation, read_manifests};
 use berth_api::syntax::format::abbreviated;
+use berth_input::inventory::{InputError, Inventory};
 use berth_schema::{UnknownField, unknown_fields};
 use berth_terminal::input::{Input, find_inputs};
 use berth_terminal::output;

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::Duration;
 
-use berth_api::inventory::Inventory;
-use berth_api::rules::Selector;
 use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::ColorBy;
+use berth_input::inventory::Inventory;
 use berth_rebalance::descheduler::{Note, Translation};
 use berth_rebalance::{Goal, Movable, Plan, Request, Threshold};
+use berth_rules::Selector;
 use berth_simulate::Simulation;
 use berth_terminal::output;
 use berth_terminal::process::{ExitStatus, leave_to_exit};

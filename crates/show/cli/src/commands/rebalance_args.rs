@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use berth_api::inventory::Inventory;
-use berth_api::rules::Selector;
 use berth_enforcer::RebalanceOptions;
+use berth_input::inventory::Inventory;
 use berth_rebalance::descheduler::Translation;
 use berth_rebalance::{Goal, Movable, Request, Threshold};
+use berth_rules::Selector;
 use berth_terminal::output;
 use clap::ArgGroup;
 use jiff::{SignedDuration, Timestamp};

@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use berth_api::config::{Profile, SchedulerConfig};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::syntax::format::counted;
 use berth_console::pictures;
 use berth_engine::Settings;
+use berth_input::config::{Profile, SchedulerConfig};
 use berth_simulate::replay::{Difference, JournalReplay, Timeline, TimelineRecorder, replay};
 use berth_terminal::output;
 use berth_terminal::process::ExitStatus;

@@ -1,11 +1,11 @@
 //! Arguments for the scheduling rules.
 
-use berth_api::config::SchedulerConfig;
 use berth_api::feature_gates::FeatureGates;
-use berth_api::inventory::Inventory;
 use berth_api::read::{Manifest, SourceLocation};
-use berth_api::rules::all_topologies_problem;
 use berth_engine::{MAX_ALL_TOPOLOGIES, Settings};
+use berth_input::config::SchedulerConfig;
+use berth_input::inventory::Inventory;
+use berth_rules::all_topologies_problem;
 use berth_terminal::input::find_inputs;
 use berth_terminal::output;
 

@@ -1,9 +1,9 @@
 //! `berth scheduler`.
 
-use berth_api::config::{ClientConnectionConfig, DEFAULT_SCHEDULER_NAME, Profile};
 use berth_api::object::PodLimits;
 use berth_client::rate_limit::RateLimit;
 use berth_engine::Settings;
+use berth_input::config::{ClientConnectionConfig, DEFAULT_SCHEDULER_NAME, Profile};
 use berth_scheduler::{SCHEDULER_NAME, SchedulerOptions};
 use berth_terminal::process::ExitStatus;
 use berth_terminal::runtime;

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use berth_api::inventory::Inventory;
 use berth_console::pictures;
+use berth_input::inventory::Inventory;
 use berth_simulate::sets::nodes::{NodeSetComparison, NodeSets};
 use berth_simulate::sets::{SelectorRole, SelectorSets, SetComparison};
 use berth_simulate::{SimulatedPod, Simulation};

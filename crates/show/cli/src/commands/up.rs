@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_admission::AdmissionController;
-use berth_api::config::DEFAULT_SCHEDULER_NAME;
-use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
 use berth_api::read::{Kind, Manifest};
 use berth_api::resource::PODS;
@@ -19,6 +17,8 @@ use berth_client::{ObservedObject, WatchGroup, WatchOptions, connect, list};
 use berth_console_server::{Bound, Console, writer};
 use berth_enforcer::EnforcerOptions;
 use berth_engine::Settings;
+use berth_input::config::DEFAULT_SCHEDULER_NAME;
+use berth_input::inventory::Inventory;
 use berth_kubelet::{Adopt, DeviceTemplate, KubeletOptions, NodeCredentials};
 use berth_scheduler::{QueueCounts, SCHEDULER_NAME, Status};
 use berth_simulate::{PendingFor, Simulation, SimulationOptions};

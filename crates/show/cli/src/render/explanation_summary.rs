@@ -127,7 +127,7 @@ fn write_rules(out: &mut Vec<u8>, terms: &[TermSummary]) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use berth_api::inventory::Inventory;
+    use berth_input::inventory::Inventory;
     use berth_simulate::{Simulation, SimulationOptions};
 
     use super::*;

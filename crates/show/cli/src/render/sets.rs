@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use berth_api::rules::SetRelation;
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_console::pictures::{plural, relation_words as words, selector_owner as owner};
+use berth_rules::SetRelation;
 use berth_simulate::sets::{
     ComparedSet, Conflict, EmptySet, NotCounted, PodGroup, Relation, SelectorRole, SetComparison, SetSummary,
 };

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use berth_api::inventory::Inventory;
 use berth_apiserver::{ApiServer, ServerOptions};
+use berth_input::inventory::Inventory;
 use berth_testkit::documents::repository;
 use berth_testkit::programs::Ran;
 use berth_testkit::programs::TempDir;

@@ -4,9 +4,9 @@ use std::hash::Hasher;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_api::journal::{Entry, Header, RecordedSettings};
 use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget};
 use berth_engine::{Cluster, DisruptionBudget, Outcome, Settings};
+use berth_input::journal::{Entry, Header, RecordedSettings};
 use berth_scheduler::{RecordOptions, Recorder};
 use berth_testkit::programs::TempDir;
 use serde_json::{Value, json};

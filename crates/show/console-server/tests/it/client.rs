@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::inventory::Inventory;
 use berth_console::State;
 use berth_console_server::{
     AccessToken, Authenticator, Console, EvictionRetries, ServerOptions, WriteFn, start,
 };
+use berth_input::inventory::Inventory;
 use berth_simulate::SimulationOptions;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use berth_api::inventory::Inventory;
 use berth_console::Update;
 use berth_console_server::{AccessToken, Authenticator, Console, WriteError, WriteFn};
+use berth_input::inventory::Inventory;
 
 use crate::client::{Served, serve, serve_with, state};
 

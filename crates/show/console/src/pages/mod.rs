@@ -139,7 +139,7 @@ fn asset(content_type: &'static str, content: String) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use berth_api::inventory::Inventory;
+    use berth_input::inventory::Inventory;
     use berth_simulate::SimulationOptions;
 
     use super::*;

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use berth_api::object::{Node, Taint};
-use berth_api::rules::PodRequests;
 use berth_api::syntax::format::counted;
 use berth_api::syntax::labels::ZONE;
 use berth_api::syntax::quantity::with_unit;
+use berth_rules::PodRequests;
 use berth_simulate::SimulatedPod;
 use maud::{Markup, html};
 

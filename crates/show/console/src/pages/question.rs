@@ -1,6 +1,6 @@
 //! The question of what-if, as a request has it.
 
-use berth_api::inventory::Inventory;
+use berth_input::inventory::Inventory;
 use berth_simulate::PendingFor;
 use berth_simulate::what_if::{
     ChangeRequest, Changed, WhatIf, key_value, refusal, topology_key, workload_replicas,

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::NamespacedName;
 use berth_api::read::Kind;
-use berth_api::rules::WhenUnsatisfiable;
 use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::labels::ZONE;
 use berth_picture::Class;
 use berth_picture::bars::{Row, Section};
+use berth_rules::WhenUnsatisfiable;
 use berth_simulate::SimulatedPod;
 use berth_simulate::capacity::{Capacity, CapacityRequest, Subject, capacity};
 use berth_simulate::what_if::topology_key;
@@ -111,7 +111,7 @@ pub(super) fn page(
     let n_unadmitted = pods.iter().filter(|pod| pod.unadmitted.is_some()).count();
     let constraints =
         pods.first().map(|pod| simulation.rules_of(&pod.pod).spread_constraints).unwrap_or_default();
-    let constraint = |c: &berth_api::rules::SpreadConstraint| {
+    let constraint = |c: &berth_rules::SpreadConstraint| {
         vec![
             field(&c.topology_key),
             html! { (c.max_skew) },

@@ -26,7 +26,7 @@ pub(crate) use view::{Level, Nearly, View, common_suffix};
 
 #[cfg(test)]
 mod tests {
-    use berth_api::inventory::Inventory;
+    use berth_input::inventory::Inventory;
     use berth_simulate::{Simulation, SimulationOptions};
 
     use super::*;

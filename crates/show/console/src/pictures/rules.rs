@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::rules::{PodSet, PodTerm, TopologyScope};
 use berth_api::syntax::format::counted;
 use berth_engine::Violation;
 use berth_picture::arcs::{Arc, Arcs};
 use berth_picture::{Class, Key};
+use berth_rules::{PodSet, PodTerm, TopologyScope};
 use berth_simulate::{SimulatedPod, Simulation};
 
 use crate::overview::{Overview, Pods};

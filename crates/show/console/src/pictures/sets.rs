@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use berth_api::rules::SetRelation;
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_picture::upset::{self, UpSet};
+use berth_rules::SetRelation;
 use berth_simulate::sets::nodes::{NodeIntersection, NodeRule, NodeRuleRole, NodeSet, NodeSetComparison};
 use berth_simulate::sets::{Intersection, PodGroup, SelectorOwner, SelectorRole, SetComparison};
 

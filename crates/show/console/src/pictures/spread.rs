@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::rules::{SpreadConstraint, WhenUnsatisfiable};
 use berth_api::syntax::format::counted;
 use berth_picture::bars::{Bars, Row, Section};
 use berth_picture::{Class, Key};
+use berth_rules::{SpreadConstraint, WhenUnsatisfiable};
 use berth_simulate::{SimulatedPod, Simulation};
 
 use crate::workloads::{WorkloadName, name_of};

@@ -113,7 +113,7 @@ fn finding(
 
 #[cfg(test)]
 mod tests {
-    use berth_api::inventory::Inventory;
+    use berth_input::inventory::Inventory;
     use berth_lint::{LintInput, Selection};
     use berth_simulate::SimulationOptions;
 

@@ -1,7 +1,7 @@
 //! RuntimeClasses. Admission merges them into pods.
 
-use berth_api::admission::validate_runtime_class;
 use berth_api::read::from_value;
+use berth_rules::admission::validate_runtime_class;
 use berth_schema::resource::RUNTIME_CLASSES;
 
 use crate::kinds::pod::validate::cause;

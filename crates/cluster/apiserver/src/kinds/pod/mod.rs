@@ -7,12 +7,12 @@ mod resize;
 mod update;
 pub mod validate;
 
-use berth_api::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
-use berth_api::admission::{AdmissionOptions, admit, extension_warnings, validate_changed_annotations};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{self as typed, PriorityClass, ResourceList, RuntimeClass, Toleration};
 use berth_api::read::from_value;
 use berth_api::syntax::annotations::ANNOTATION_PREFIX;
+use berth_rules::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
+use berth_rules::admission::{AdmissionOptions, admit, extension_warnings, validate_changed_annotations};
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource};
 
 use defaults::{default_pod, qos_class};
@@ -186,7 +186,7 @@ fn validate_tolerations(gates: FeatureGates, new: &Value, old: &Value, causes: &
         ..gates
     };
     let Ok(tolerations) = from_value::<Vec<Toleration>>(&new["spec"]["tolerations"]) else { return };
-    let errors = berth_api::admission::validate_tolerations(&tolerations, gates);
+    let errors = berth_rules::admission::validate_tolerations(&tolerations, gates);
     causes.0.extend(errors.iter().map(|error| cause(error, "")));
 }
 

@@ -1,9 +1,9 @@
 //! Validation of pods and pod templates that is irrelevant for placement.
 
-use berth_api::admission::{FieldError, validate_label_selector as validate_typed_selector};
 use berth_api::read::from_value;
 use berth_api::simulated_nodes::{CPU_USAGE, MEMORY_USAGE, POD_METRIC_PREFIX};
 use berth_api::syntax::quantity::Quantity;
+use berth_rules::admission::{FieldError, validate_label_selector as validate_typed_selector};
 
 use crate::kinds::prelude::*;
 use crate::request::Cause;

@@ -1,9 +1,9 @@
 //! PodGroups.
 
-use berth_api::admission::Priority;
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::group::{COMPOSITE_CONDITION, GROUP_CONDITIONS};
 use berth_api::syntax;
+use berth_rules::admission::Priority;
 use berth_schema::resource::{POD_GROUPS, Resource};
 
 use super::device::names::{limited, limited_set, validate_name};

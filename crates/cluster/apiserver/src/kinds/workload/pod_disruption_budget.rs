@@ -2,7 +2,7 @@
 
 use berth_api::object::LabelSelector;
 use berth_api::read::from_value;
-use berth_api::rules::Selector;
+use berth_rules::Selector;
 
 use super::shared::validate_int_or_percent;
 use crate::kinds::prelude::*;

@@ -1,9 +1,9 @@
 //! Rules that workloads share: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs.
 
-use berth_api::admission::{ValidationOptions, validate_pod};
 use berth_api::object::{LabelSelector, Pod};
 use berth_api::read::from_value;
-use berth_api::rules::Selector;
+use berth_rules::Selector;
+use berth_rules::admission::{ValidationOptions, validate_pod};
 
 use crate::kinds::pod::validate::{cause, validate_containers};
 use crate::kinds::prelude::*;
@@ -165,7 +165,7 @@ pub fn validate_template(
     }
     match from_value::<Pod>(&raw) {
         Ok(mut pod) => {
-            berth_api::admission::default_pod(&mut pod);
+            berth_rules::admission::default_pod(&mut pod);
             let Context { extensions, feature_gates, .. } = *context;
             let options = ValidationOptions { extensions, feature_gates };
             let errors = validate_pod(&pod, &options);

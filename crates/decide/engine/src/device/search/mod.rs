@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use berth_api::config::LeastWaste;
 use berth_api::object::device::{DeviceAttribute, DeviceTaint};
 use berth_api::syntax::quantity::Quantity;
+use berth_input::config::LeastWaste;
 use smallvec::SmallVec;
 
 pub(crate) use self::waste::Waste;
@@ -300,7 +300,7 @@ impl<'a> Search<'a> {
 /// Whether a request tolerates the taints of a device that keep it from being allocated.
 pub(super) fn tolerates(alternative: &Alternative, device: &DeviceRecord) -> bool {
     blocking_taints(device).all(|taint| {
-        let effect = berth_api::rules::TaintEffect::parse(&taint.effect);
+        let effect = berth_rules::TaintEffect::parse(&taint.effect);
         alternative.tolerations.iter().any(|t| t.tolerates_parts(&taint.key, &taint.value, &effect))
     })
 }

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_api::config::LeastWaste;
 use berth_api::object::device::DeviceAttribute;
 use berth_api::syntax::quantity::Quantity;
+use berth_input::config::LeastWaste;
 use smallvec::SmallVec;
 
 use super::{Candidate, ChosenClaim, Search};

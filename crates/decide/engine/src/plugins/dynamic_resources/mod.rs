@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use berth_api::config::Plugin;
 use berth_api::object::ContainerExtendedResourceRequest;
 use berth_api::syntax::quantity::with_unit;
+use berth_input::config::Plugin;
 
 use super::hints::{Hints, QueueingHint};
 use super::rule::{Filter, Normalization, PreFilter, Reads, Rule, Scorer, TermInfo};

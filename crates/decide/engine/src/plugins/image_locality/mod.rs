@@ -1,6 +1,6 @@
 //! Images that the node already has.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use super::rule::{MAX_NODE_SCORE, Reads, Rule, Scorer};
 use crate::cycle::context::{Context, NodeRef};

@@ -1,7 +1,7 @@
 //! Required inter-pod affinity and anti-affinity: the filter.
 
-use berth_api::config::Plugin;
-use berth_api::rules::PodTerm;
+use berth_input::config::Plugin;
+use berth_rules::PodTerm;
 use smallvec::SmallVec;
 
 use super::super::rule::{Filter, PreFilter, TermInfo};

@@ -7,7 +7,7 @@ mod score;
 mod terms;
 pub(crate) mod view;
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use super::hints::Hints;
 use super::rule::{Filter, Normalization, PreFilter, Reads, Rule, Scorer};

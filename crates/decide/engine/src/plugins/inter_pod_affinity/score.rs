@@ -1,7 +1,7 @@
 //! Preferred inter-pod affinity and anti-affinity: the score.
 
-use berth_api::config::InterPodAffinityArgs;
-use berth_api::rules::{Dialect, PodTerm, TopologyScope};
+use berth_input::config::InterPodAffinityArgs;
+use berth_rules::{Dialect, PodTerm, TopologyScope};
 
 use super::super::rule::{MAX_NODE_SCORE, Scorer};
 use super::existing::existing_matchers;

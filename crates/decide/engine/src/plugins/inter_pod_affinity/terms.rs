@@ -1,6 +1,6 @@
 //! Terms between pods in words.
 
-use berth_api::rules::{PodTerm, Selector, TopologyScope};
+use berth_rules::{PodTerm, Selector, TopologyScope};
 
 use crate::verdict::{bounded, joined};
 

@@ -1,8 +1,8 @@
 //! The part of a view: the counters that the rule reads for one rule set. Those of topologies with one node per domain are
 //! evaluated for each node, the others for each cell.
 
-use berth_api::config::Plugin;
-use berth_api::rules::Dialect;
+use berth_input::config::Plugin;
+use berth_rules::Dialect;
 use smallvec::SmallVec;
 
 use super::super::rule::MAX_NODE_SCORE;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use berth_api::config::Plugin;
-use berth_api::rules::{NodeRequirement, NodeSelectorRule, NodeTerm};
+use berth_input::config::Plugin;
+use berth_rules::{NodeRequirement, NodeSelectorRule, NodeTerm};
 
 use super::super::rule::{Filter, PreFilter, TermInfo};
 use crate::cycle::context::{Context, NodeRef};

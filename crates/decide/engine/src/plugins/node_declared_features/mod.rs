@@ -1,7 +1,7 @@
 //! Features that the pod requires of the kubelet, against those that the node declares.
 
-use berth_api::config::Plugin;
-use berth_api::rules::NodeFeatures;
+use berth_input::config::Plugin;
+use berth_rules::NodeFeatures;
 
 use super::rule::{Filter, Reads, Rule, TermInfo};
 use crate::cycle::context::{Context, NodeRef};

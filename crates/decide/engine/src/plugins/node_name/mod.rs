@@ -1,6 +1,6 @@
 //! `spec.nodeName`.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use super::rule::{Filter, Reads, Rule, TermInfo};
 use crate::cycle::context::{Context, NodeRef};

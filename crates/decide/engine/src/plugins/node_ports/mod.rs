@@ -1,7 +1,7 @@
 //! Host ports.
 
-use berth_api::config::Plugin;
-use berth_api::rules::HostPort;
+use berth_input::config::Plugin;
+use berth_rules::HostPort;
 
 use super::rule::{Filter, Reads, Rule, TermInfo};
 use crate::cycle::context::{Context, NodeRef};

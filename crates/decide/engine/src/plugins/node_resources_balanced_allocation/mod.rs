@@ -1,6 +1,6 @@
 //! Balanced utilization of the resources of a node.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 use smallvec::SmallVec;
 
 use super::node_resources_fit::scored_resource::{ScoredResource, Utilization, scored_resources};

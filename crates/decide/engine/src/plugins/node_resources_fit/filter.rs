@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use berth_api::config::Plugin;
 use berth_api::syntax::quantity::with_unit;
+use berth_input::config::Plugin;
 use smallvec::SmallVec;
 
 use super::super::rule::{Filter, TermInfo};

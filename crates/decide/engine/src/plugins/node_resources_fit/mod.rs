@@ -7,7 +7,7 @@ pub(super) mod scored_resource;
 
 pub(super) use score::piecewise_linear;
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use super::hints::{Hints, QueueingHint};
 use super::rule::{Filter, Reads, Rule, Scorer};

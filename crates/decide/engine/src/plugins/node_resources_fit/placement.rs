@@ -2,7 +2,7 @@
 //!
 //! As kube-scheduler scores placements: by used resources, with the weights of the scoring strategy, whatever its type.
 
-use berth_api::config::ResourceSpec;
+use berth_input::config::ResourceSpec;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -1,7 +1,7 @@
 //! The score of `NodeResourcesFit`: by free resources, by used resources, or by a configured function of the
 //! utilization.
 
-use berth_api::config::{ScoringStrategyKind, UtilizationShapePoint};
+use berth_input::config::{ScoringStrategyKind, UtilizationShapePoint};
 
 use super::super::rule::{MAX_NODE_SCORE, Scorer};
 use super::scored_resource::{ScoredResource, Utilization, scored_resources};

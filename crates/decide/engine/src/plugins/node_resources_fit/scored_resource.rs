@@ -1,7 +1,7 @@
 //! Requested and allocatable amounts of a resource, as the rules that score nodes by resources read them.
 
-use berth_api::config::ResourceSpec;
-use berth_api::rules::PodRequests;
+use berth_input::config::ResourceSpec;
+use berth_rules::PodRequests;
 
 use crate::cycle::context::NodeRef;
 use crate::state::State;

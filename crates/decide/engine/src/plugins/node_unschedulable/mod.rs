@@ -1,8 +1,8 @@
 //! Cordoned nodes.
 
-use berth_api::config::Plugin;
 use berth_api::object::UNSCHEDULABLE_TAINT;
-use berth_api::rules::TaintEffect;
+use berth_input::config::Plugin;
+use berth_rules::TaintEffect;
 
 use super::rule::{Filter, Reads, Rule, TermInfo};
 use crate::cycle::context::{Context, NodeRef};

@@ -1,6 +1,6 @@
 //! How many volumes the CSI drivers of a node can attach.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

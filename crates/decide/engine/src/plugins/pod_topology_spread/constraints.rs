@@ -1,6 +1,6 @@
 //! The constraints of a pod, and the pods and nodes that they count.
 
-use berth_api::rules::WhenUnsatisfiable;
+use berth_rules::WhenUnsatisfiable;
 
 use crate::cycle::context::Context;
 use crate::state::State;

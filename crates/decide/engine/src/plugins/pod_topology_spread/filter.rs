@@ -1,7 +1,7 @@
 //! Constraints with `DoNotSchedule`: the filter.
 
-use berth_api::config::Plugin;
-use berth_api::rules::WhenUnsatisfiable;
+use berth_input::config::Plugin;
+use berth_rules::WhenUnsatisfiable;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -1,7 +1,7 @@
 //! Queueing hints of topology spread constraints.
 
 use berth_api::object::TopologySpreadConstraint;
-use berth_api::rules::WhenUnsatisfiable;
+use berth_rules::WhenUnsatisfiable;
 
 use super::super::hints::{Hints, Places, QueueingHint};
 use super::constraints::constraints;

@@ -7,7 +7,7 @@ mod natural_logarithm;
 mod score;
 pub(crate) mod view;
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use super::hints::Hints;
 use super::rule::{Filter, Normalization, Reads, Rule, Scorer};

@@ -1,7 +1,7 @@
 //! Constraints with `ScheduleAnyway`: the score.
 
-use berth_api::rules::WhenUnsatisfiable;
 use berth_api::syntax::labels::HOSTNAME;
+use berth_rules::WhenUnsatisfiable;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::rule::{MAX_NODE_SCORE, Scorer};

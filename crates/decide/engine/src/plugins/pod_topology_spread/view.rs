@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::config::Plugin;
-use berth_api::rules::WhenUnsatisfiable;
 use berth_api::syntax::labels::HOSTNAME;
+use berth_input::config::Plugin;
+use berth_rules::WhenUnsatisfiable;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 

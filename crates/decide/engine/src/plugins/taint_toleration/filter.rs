@@ -1,7 +1,7 @@
 //! Taints that keep pods off a node.
 
-use berth_api::config::Plugin;
-use berth_api::rules::{TaintEffect, Tolerations};
+use berth_input::config::Plugin;
+use berth_rules::{TaintEffect, Tolerations};
 
 use super::super::rule::{Filter, TermInfo};
 use crate::cycle::context::{Context, NodeRef};

@@ -3,7 +3,7 @@
 mod filter;
 mod score;
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use super::rule::{Filter, Normalization, Reads, Rule, Scorer};
 use crate::cycle::context::Context;

@@ -1,6 +1,6 @@
 //! Taints that pods rather avoid.
 
-use berth_api::rules::{TaintEffect, Tolerations};
+use berth_rules::{TaintEffect, Tolerations};
 
 use super::super::rule::Scorer;
 use super::filter::tolerate;

@@ -2,8 +2,8 @@
 //! the highest value of it. Views, rejections, verdicts, scores and queueing hints follow from its folder and its line in
 //! the registry.
 
-use berth_api::config::{Plugin, Profile, SchedulerConfig};
 use berth_api::object::Node;
+use berth_input::config::{Plugin, Profile, SchedulerConfig};
 use berth_testkit::generate::Random;
 use berth_testkit::text;
 

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::config::{Plugin, Profile, SchedulerConfig};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::{Node, Pod};
-use berth_api::rules::Selector;
+use berth_input::config::{Plugin, Profile, SchedulerConfig};
+use berth_rules::Selector;
 use berth_testkit::generate::{Flavour, Operation, Random, operations};
 use berth_testkit::naive::World;
 

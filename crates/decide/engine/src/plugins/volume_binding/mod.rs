@@ -2,7 +2,7 @@
 
 mod score;
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 use smallvec::SmallVec;
 
 use super::rule::{Filter, PreFilter, Reads, Rule, Scorer, TermInfo};

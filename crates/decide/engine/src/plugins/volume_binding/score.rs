@@ -1,7 +1,7 @@
 //! The score of nodes by the storage that the claims of a pod would use there. Source: enhancement 4049, as kube-scheduler 1.36
 //! evaluates it with the feature gate `StorageCapacityScoring`.
 
-use berth_api::config::UtilizationShapePoint;
+use berth_input::config::UtilizationShapePoint;
 
 use super::super::node_resources_fit::piecewise_linear;
 use super::super::rule::Scorer;

@@ -1,6 +1,6 @@
 //! Disks that pods on one node cannot share, and claims that one pod at a time may use.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use super::hints::{Hints, QueueingHint};
 use super::rule::{Filter, PreFilter, Reads, Rule, TermInfo};

@@ -1,6 +1,6 @@
 //! Zone labels of bound volumes, from before volumes had a node affinity.
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 
 use super::rule::{Filter, PreFilter, Reads, Rule, TermInfo};
 use super::volumes::{pre_filter_by, volume_path};

@@ -12,7 +12,7 @@ mod tests;
 
 use std::rc::Rc;
 
-use berth_api::config::Plugin;
+use berth_input::config::Plugin;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

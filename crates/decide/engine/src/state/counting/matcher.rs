@@ -6,7 +6,7 @@
 
 use std::hash::Hash;
 
-use berth_api::rules::Dialect;
+use berth_rules::Dialect;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

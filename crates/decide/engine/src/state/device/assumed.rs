@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use berth_api::journal::AssumedDevices;
 use berth_api::object::NamespacedName;
 use berth_api::object::device::{ClaimDecision, ResourceClaimConsumerReference};
+use berth_input::journal::AssumedDevices;
 
 use super::claim::{Allocation, Consumer};
 use crate::state::State;

@@ -11,8 +11,8 @@ use berth_api::object::device::{
     ResourceClaimConsumerReference, ResourceClaimSpec,
 };
 use berth_api::resource::POD_GROUPS;
-use berth_api::rules::TolerationRule;
 use berth_api::syntax::quantity::Quantity;
+use berth_rules::TolerationRule;
 use rustc_hash::FxHasher;
 
 use super::PoolName;

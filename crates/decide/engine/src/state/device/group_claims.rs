@@ -1,7 +1,7 @@
 //! The claims that the pods of a PodGroup share: they are reserved for the group, not for each pod (enhancement 5729).
 
-use berth_api::journal::GroupClaims;
 use berth_api::object::NamespacedName;
+use berth_input::journal::GroupClaims;
 
 use super::claim::{ClaimRecord, Consumer};
 use super::pod_devices::{ClaimReference, PodDevices, StatedClaim};

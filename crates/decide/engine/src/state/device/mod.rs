@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
-use berth_api::journal::GroupClaims;
 use berth_api::object::NamespacedName;
+use berth_input::journal::GroupClaims;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use berth_api::object::device::NodeAllocatableResourceMapping;
 use berth_api::object::{NodeAllocatableResourceClaimStatus, Pod, PodSpec};
-use berth_api::rules::pod_requests;
 use berth_api::syntax::quantity::Quantity;
+use berth_rules::pod_requests;
 
 /// What an allocation of a device takes, by resource.
 pub(crate) type Mappings = BTreeMap<String, NodeAllocatableResourceMapping>;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::NodeSelector;
-use berth_api::rules::{Dialect, NodeRequirement, NodeTerm, Requirement};
+use berth_rules::{Dialect, NodeRequirement, NodeTerm, Requirement};
 
 use crate::state::interned::intern::{Symbol, Symbols};
 use crate::state::node::NodeRecord;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use berth_api::rules::{DeviceSelector, SelectedDevice};
+use berth_rules::{DeviceSelector, SelectedDevice};
 
 use super::work::Meter;
 
@@ -56,7 +56,7 @@ mod tests {
     use std::cell::Cell;
     use std::fmt::Write as _;
 
-    use berth_api::inventory::Inventory;
+    use berth_input::inventory::Inventory;
 
     use crate::{Cluster, Outcome, Settings};
 

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use berth_api::object::device::{DeviceAttribute, DeviceCapacity};
-use berth_api::rules::SelectedDevice;
+use berth_rules::SelectedDevice;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::selector::{Selected, Selector};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_api::journal::AssumedDevices;
 use berth_api::syntax::quantity::Quantity;
+use berth_input::journal::AssumedDevices;
 
 use super::PodDevices;
 use super::node_allocatable::TakenByClaim;

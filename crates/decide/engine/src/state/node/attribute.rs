@@ -1,6 +1,6 @@
 //! Annotations and fields of nodes, as far as rules mention them.
 //!
-//! A node keeps them among its labels, under keys that no label has ([`berth_api::rules::node_attributes`]). Unless the
+//! A node keeps them among its labels, under keys that no label has ([`berth_rules::node_attributes`]). Unless the
 //! settings ask for all, it keeps only what a rule mentions. Nodes that were set before a rule mentioned an attribute do
 //! not have it: until such a node is set again, conditions on the attribute are unknown there. They do not match, and they
 //! break no rule of a running pod.
@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use berth_api::object::Node;
-use berth_api::rules::{node_attribute, node_attributes};
+use berth_rules::{node_attribute, node_attributes};
 use rustc_hash::FxHashMap;
 
 use crate::state::State;

@@ -1,6 +1,6 @@
 //! Node selector terms compiled to symbols.
 
-use berth_api::rules::{NodeRequirement, NodeTerm, Requirement};
+use berth_rules::{NodeRequirement, NodeTerm, Requirement};
 
 use crate::state::interned::intern::{Symbol, Symbols};
 use crate::state::node::NodeRecord;

@@ -9,7 +9,7 @@ pub(crate) mod shortage;
 use std::sync::Arc;
 
 use berth_api::object::ResourceList;
-use berth_api::rules::{HostPort, NodeFeatures, PodRequests, TaintEffect};
+use berth_rules::{HostPort, NodeFeatures, PodRequests, TaintEffect};
 use rustc_hash::FxHashMap;
 
 pub(crate) use super::ids::NodeId;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use berth_api::journal::AssumedDevices;
 use berth_api::object::Pod;
 use berth_api::object::device::DeviceDecision;
-use berth_api::rules::PodRules;
+use berth_input::journal::AssumedDevices;
+use berth_rules::PodRules;
 
 use crate::state::State;
 use crate::state::device::PodDevices;

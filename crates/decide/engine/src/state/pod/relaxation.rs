@@ -4,7 +4,7 @@
 //! anti-affinity select only pods without their mark. A pod that runs has no marks: it counts for the terms
 //! of pods that have relaxed none. A mark is no valid label key: no label and no selector of a user has it.
 
-use berth_api::rules::PodTerm;
+use berth_rules::PodTerm;
 
 use crate::state::State;
 use crate::state::counting::matcher::PodQuery;

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use berth_api::object::Pod;
-use berth_api::rules::tolerated_namespaces;
+use berth_rules::tolerated_namespaces;
 
 use crate::state::State;
 use crate::state::counting::matcher::PodQuery;

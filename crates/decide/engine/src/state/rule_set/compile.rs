@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::config::DEFAULT_SCHEDULER_NAME;
 use berth_api::object::Pod;
-use berth_api::rules::{Dialect, PodRules, PodTerm, TopologyScope};
+use berth_input::config::DEFAULT_SCHEDULER_NAME;
+use berth_rules::{Dialect, PodRules, PodTerm, TopologyScope};
 use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 

@@ -1,6 +1,6 @@
 //! The default spread constraints of a profile, for pods without constraints.
 
-use berth_api::rules::SpreadConstraint;
+use berth_rules::SpreadConstraint;
 
 use crate::state::State;
 use crate::state::interned::intern::Symbol;

@@ -7,7 +7,7 @@ pub(crate) mod selector;
 pub(crate) mod spread;
 pub(in crate::state) mod workload;
 
-use berth_api::rules::{Dialect, PodRules, PodTerm};
+use berth_rules::{Dialect, PodRules, PodTerm};
 use smallvec::SmallVec;
 
 use self::spread::Spread;

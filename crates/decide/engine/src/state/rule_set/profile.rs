@@ -1,9 +1,9 @@
 //! Scheduling profiles, with their added affinity compiled.
 
-use berth_api::config::{Profile, SpreadDefaulting};
 use berth_api::object::{TOPOLOGY_LABELS, TopologySpreadConstraint};
-use berth_api::rules::{Dialect, NodeSelectorRule, PreferredNodeTerm};
 use berth_api::syntax::labels::HOSTNAME;
+use berth_input::config::{Profile, SpreadDefaulting};
+use berth_rules::{Dialect, NodeSelectorRule, PreferredNodeTerm};
 
 use crate::state::interned::intern::Symbols;
 use crate::state::node::condition::{NodeMatcher, NodeSelectorMatcher};

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use berth_api::rules::{Requirement, Selector};
 use berth_api::syntax::compare_versions;
+use berth_rules::{Requirement, Selector};
 
 use crate::state::interned::intern::{Labels, Symbol, Symbols};
 

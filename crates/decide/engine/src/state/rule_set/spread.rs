@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_api::rules::{Selector, SpreadConstraint};
+use berth_rules::{Selector, SpreadConstraint};
 use smallvec::smallvec;
 
 use crate::state::State;

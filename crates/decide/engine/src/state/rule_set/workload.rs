@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use berth_api::object::OwnerReference;
-use berth_api::rules::Selector;
+use berth_rules::Selector;
 
 use crate::state::interned::intern::{Labels, Symbol, Symbols};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_api::rules::volume::{DriverOf, InTreePlugin};
+use berth_rules::volume::{DriverOf, InTreePlugin};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

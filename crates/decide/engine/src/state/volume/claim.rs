@@ -5,8 +5,8 @@ use std::sync::Arc;
 use berth_api::object::volume::{
     BIND_COMPLETED_ANNOTATION, PersistentVolumeClaim, SELECTED_NODE_ANNOTATION, STORAGE,
 };
-use berth_api::rules::Selector;
 use berth_api::syntax::quantity::Quantity;
+use berth_rules::Selector;
 
 use crate::state::pod::uid::Uid;
 

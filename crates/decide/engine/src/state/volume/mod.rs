@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use berth_api::object::NamespacedName;
-use berth_api::rules::volume::VOLUME_ZONE_LABELS;
 use berth_api::syntax::labels::HOSTNAME;
+use berth_rules::volume::VOLUME_ZONE_LABELS;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use berth_api::object::volume::PersistentVolume;
 use berth_api::object::{NodeSelector, Shared, StringMap};
-use berth_api::rules::volume::{InTreePlugin, VOLUME_ZONE_LABELS, zones_of_label};
-use berth_api::rules::{Dialect, NodeRequirement, NodeTerm, Requirement};
 use berth_api::syntax::quantity::Quantity;
+use berth_rules::volume::{InTreePlugin, VOLUME_ZONE_LABELS, zones_of_label};
+use berth_rules::{Dialect, NodeRequirement, NodeTerm, Requirement};
 
 use super::claim::{ClaimRecord, Needs, is_block};
 use super::pod_volumes::ClaimKey;

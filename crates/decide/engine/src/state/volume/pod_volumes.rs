@@ -2,7 +2,7 @@
 
 use berth_api::object::Pod;
 use berth_api::object::volume::Volume;
-use berth_api::rules::volume::InTreePlugin;
+use berth_rules::volume::InTreePlugin;
 
 use crate::state::interned::intern::Symbol;
 use crate::state::pod::uid::Uid;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use berth_api::object::volume::{CsiDriver, CsiNode, CsiStorageCapacity, NO_PROVISIONER, StorageClass};
-use berth_api::rules::Selector;
-use berth_api::rules::volume::InTreePlugin;
+use berth_rules::Selector;
+use berth_rules::volume::InTreePlugin;
 
 use crate::state::interned::intern::{Symbol, Symbols};
 use crate::state::node::NodeRecord;

@@ -1,12 +1,12 @@
 //! One entry for the engine's tests: a cluster in the text form, pods placed one after another.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use berth_api::admission::{AdmissionOptions, admit};
-use berth_api::config::{Profile, SchedulerConfig};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{NamespacedName, Pod};
-use berth_api::rules::Selector;
 use berth_engine::{Cluster, DeviceWork, PreparedPod, Settings};
+use berth_input::config::{Profile, SchedulerConfig};
+use berth_rules::Selector;
+use berth_rules::admission::{AdmissionOptions, admit};
 use berth_testkit::generate::Operation;
 use berth_testkit::naive::{Options, World};
 use berth_testkit::text;

@@ -1,7 +1,7 @@
 //! Which devices a claim gets, and on which nodes.
 
-use berth_api::inventory::Inventory;
 use berth_engine::Outcome;
+use berth_input::inventory::Inventory;
 
 use super::{CLASS, World, claim, nodes, pod, pod_with_claim, requests, slice, world};
 
@@ -112,7 +112,7 @@ fn with_claim_order(world: World, devices: &[&str]) -> World {
         requests(&[", count: 2"]),
         results.join(", ")
     );
-    let changed = berth_api::inventory::Inventory::from_text(&text).expect("the manifest is valid");
+    let changed = berth_input::inventory::Inventory::from_text(&text).expect("the manifest is valid");
     cluster.set_device_object(&changed.device_objects[0].object);
     World { cluster, inventory }
 }

@@ -1,11 +1,11 @@
 //! Claims that the pods of a PodGroup share, from enhancement 5729.
 
-use berth_api::config::SchedulerConfig;
 use berth_api::feature_gates::FeatureGates;
-use berth_api::journal::{AssumedDevices, GroupClaims};
 use berth_api::object::device::{DeviceDecision, ResourceClaimConsumerReference};
 use berth_api::object::{NamespacedName, PodResourceClaim};
 use berth_engine::{Group, GroupOutcome, Outcome, Settings};
+use berth_input::config::SchedulerConfig;
+use berth_input::journal::{AssumedDevices, GroupClaims};
 
 use super::{CLASS, World, claim, nodes, pod, requests, slice, world_with};
 

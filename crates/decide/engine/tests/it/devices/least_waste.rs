@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use berth_api::config::{LeastWaste, SchedulerConfig};
 use berth_engine::{Cluster, Settings};
+use berth_input::config::{LeastWaste, SchedulerConfig};
 use berth_testkit::generate::Random;
 
 use super::{CLASS, World, nodes, pod_with_claim, requests, slice, world};

@@ -13,10 +13,10 @@ mod victims;
 
 use std::fmt::Write as _;
 
-use berth_api::inventory::Inventory;
 use berth_api::object::Pod;
 use berth_api::object::device::DeviceRequestAllocationResult;
 use berth_engine::{Cluster, Outcome, PreparedPod, Settings};
+use berth_input::inventory::Inventory;
 
 /// A cluster with the objects of a manifest, and its pods, which are pending.
 struct World {

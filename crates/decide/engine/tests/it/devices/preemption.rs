@@ -1,10 +1,10 @@
 //! Preemption for devices, an extension that a profile enables: pods of lower priority are evicted so that the devices of their claims
 //! are free. The sentences are those of `docs/devices.md`.
 
-use berth_api::config::{Profile, SchedulerConfig};
 use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::{Condition, NamespacedName, PodDisruptionBudget};
 use berth_engine::{DisruptionBudget, Group, Outcome, Preemption, Settings};
+use berth_input::config::{Profile, SchedulerConfig};
 use berth_testkit::text;
 
 use super::{CLASS, World, claim, nodes, pod, requests, slice, world_with};

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-use berth_api::inventory::Inventory;
 use berth_api::object::{Pod, PodResourceClaim};
+use berth_input::inventory::Inventory;
 use berth_testkit::generate::Random;
 use berth_testkit::naive::World;
 use berth_testkit::text;

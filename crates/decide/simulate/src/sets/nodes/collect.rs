@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 use std::hash::Hash;
 
-use berth_api::expand::workload_pods;
-use berth_api::inventory::{Inventory, WorkloadSpec};
 use berth_api::object::Pod;
 use berth_api::read::Kind;
-use berth_api::rules::{Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, Requirement, Tolerations};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
+use berth_input::expand::workload_pods;
+use berth_input::inventory::{Inventory, WorkloadSpec};
+use berth_rules::{Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, Requirement, Tolerations};
 
 use crate::Simulation;
 use crate::sets::PodGroup;

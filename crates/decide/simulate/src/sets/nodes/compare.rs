@@ -1,7 +1,7 @@
 //! The comparison of the sets of nodes with each other.
 
 use berth_api::object::Node;
-use berth_api::rules::SetRelation;
+use berth_rules::SetRelation;
 
 use super::collect::PodClasses;
 use super::distinct::Distinct;

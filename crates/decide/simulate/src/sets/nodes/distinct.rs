@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use berth_api::rules::SetRelation;
 use berth_api::work::WorkBudget;
+use berth_rules::SetRelation;
 
 use super::rules::Evaluated;
 use super::{NodeRelation, NodeRule, NodeSet};

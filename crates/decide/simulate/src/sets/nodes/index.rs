@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use berth_api::object::Node;
-use berth_api::rules::{NodeRequirement, NodeTerm, Requirement};
 use berth_api::work::WorkBudget;
+use berth_rules::{NodeRequirement, NodeTerm, Requirement};
 
 use super::collect::Conjunction;
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use berth_api::object::{Node, Taint, UNSCHEDULABLE_TAINT};
-use berth_api::rules::TaintEffect;
 use berth_api::work::WorkBudget;
+use berth_rules::TaintEffect;
 
 use super::collect::{PodClasses, Workloads};
 

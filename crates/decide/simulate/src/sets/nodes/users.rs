@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use berth_api::object::Node;
-use berth_api::rules::{NodeRequirement, NodeTerm};
 use berth_api::work::WorkBudget;
+use berth_rules::{NodeRequirement, NodeTerm};
 
 use super::NodeGroup;
 use super::collect::{PodClass, PodClasses};

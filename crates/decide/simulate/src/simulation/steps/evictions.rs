@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use berth_api::fenceposts::evicts_unready;
-use berth_api::inventory::Inventory;
 use berth_api::object::{NamespacedName, Pod, PodDisruptionBudget};
-use berth_api::rules::Selector;
 use berth_engine::Outcome;
+use berth_input::inventory::Inventory;
+use berth_rules::Selector;
 use serde::Serialize;
 
 use super::Steps;

@@ -1,8 +1,8 @@
 //! Repairs for pods whose claims find no devices.
 
-use berth_api::inventory::Inventory;
 use berth_api::object::NamespacedName;
 use berth_api::syntax::shell::Command;
+use berth_input::inventory::Inventory;
 use berth_rebalance::{Goal, Request};
 use berth_simulate::what_if::{Change as WhatIfChange, WhatIf};
 use berth_simulate::{Repair, Simulation, SimulationOptions};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::config::SchedulerConfig;
-use berth_api::inventory::Inventory;
 use berth_api::object::{Node, Pod, Taint};
 use berth_api::syntax::quantity::Quantity;
 use berth_api::work::WorkBudget;
 use berth_engine::{Explanation, TopologyPair};
+use berth_input::config::SchedulerConfig;
+use berth_input::inventory::Inventory;
 use berth_rebalance::{Goal, Request};
 use berth_simulate::{Change, PodExplanation, Reach, Repair, Simulation, SimulationOptions};
 use berth_testkit::generate::Random;

@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use berth_api::journal::AssumedDevices;
 use berth_api::object::device::DeviceReadiness;
 use berth_api::object::{NamespacedName, Pod};
 use berth_engine::Cluster;
+use berth_input::journal::AssumedDevices;
 use berth_mirror::DeviceClaimState;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use berth_api::journal::AssumedDevices;
 use berth_api::object::NamespacedName;
+use berth_input::journal::AssumedDevices;
 use berth_mirror::DeviceClaimState;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;

@@ -1,8 +1,8 @@
 //! An independent check of the final state: the naive evaluator verifies the placement of every pod.
 
-use berth_api::config::Profile;
 use berth_api::object::{Namespace, Node, Pod};
 use berth_client::{WatchOptions, list};
+use berth_input::config::Profile;
 use berth_testkit::naive::{NodeResult, Options, World as NaiveWorld, evaluate};
 
 use super::World;

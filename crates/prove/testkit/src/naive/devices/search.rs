@@ -8,8 +8,8 @@ use berth_api::object::device::{
     ResourceClaim, ResourceSlice,
 };
 use berth_api::object::{Node, NodeSelector, NodeSelectorTerm, SelectorRequirement, Taint, Toleration};
-use berth_api::rules::SelectedDevice;
 use berth_api::syntax::quantity::Quantity;
+use berth_rules::SelectedDevice;
 
 use super::super::taint_toleration::tolerates;
 use super::Devices;
@@ -245,7 +245,7 @@ fn selects(
     for (owner, selectors) in of_class.into_iter().chain([of_request]) {
         for (i, selector) in selectors.iter().enumerate() {
             let expression = selector.cel.as_ref().map(|cel| cel.expression.as_str()).unwrap_or_default();
-            let compiled = berth_api::rules::DeviceSelector::compile(expression)
+            let compiled = berth_rules::DeviceSelector::compile(expression)
                 .map_err(|error| format!("{owner}: selector #{i}: CEL compile error: {error}"))?;
             let selected = SelectedDevice {
                 driver: of.pool.driver,

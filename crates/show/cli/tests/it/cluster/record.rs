@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_api::config::Profile;
 use berth_api::object::VolumeKind;
 use berth_api::resource::{NAMESPACES, NODES, PODS, Resource};
 use berth_client::watch::{Event, WatchOptions, watch};
+use berth_input::config::Profile;
 use berth_testkit::check::bindings::{Schedulers, attempts, check};
 use berth_testkit::check::history::{Change, Changes, bound_twice, steps, text};
 use kube::Client;

@@ -1,7 +1,7 @@
 //! Compares objects with the types of Kubernetes 1.36: a round trip through a type loses unknown fields.
 
-use berth_api::policy::PlacementPolicy;
 use berth_api::read::{Manifest, SourceLocation};
+use berth_input::policy::PlacementPolicy;
 use berth_kubelet::DeviceTemplate;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use berth_api::rules::PodRequests;
 use berth_api::syntax::format::counted;
 use berth_api::syntax::labels::ZONE;
 use berth_api::syntax::quantity::with_unit;
+use berth_rules::PodRequests;
 use maud::{Markup, html};
 
 use crate::components::{Tone, badge, linked_card};

@@ -3,11 +3,11 @@
 mod attempt;
 mod nearness;
 
-use berth_api::rules::PodRequests;
 use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::quantity::with_unit;
 use berth_api::syntax::shell::Command;
 use berth_engine::{DomainSummary, FeasibleNodes, TermSummary, Verdict};
+use berth_rules::PodRequests;
 use berth_simulate::{PodClaim, PodExplanation, PodPreemption, Repair, SimulatedPod};
 use maud::{Markup, html};
 

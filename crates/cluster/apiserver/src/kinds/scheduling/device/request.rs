@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use berth_api::cel::MAX_BYTES;
-use berth_api::rules::DeviceSelector;
 use berth_api::syntax;
+use berth_cel::MAX_BYTES;
+use berth_rules::DeviceSelector;
 
 use super::names::{
     limited, limited_set, validate_driver, validate_fully_qualified_name, validate_name, validate_raw,

@@ -1,0 +1,37 @@
+//! Expressions of the Common Expression Language with the functions of Kubernetes 1.36.
+//!
+//! An expression is parsed (`lexer`, `parser`, `macros`), checked (`check`, with the types of `types` and the functions
+//! of `library`), and evaluated (`eval`); `estimate` bounds the cost beforehand. Results, errors and costs are those of cel-go, which kube-apiserver and
+//! kube-scheduler use. Nothing here trusts an expression: the depth of trees, the sizes of types, and the steps, texts
+//! and costs of an evaluation have limits.
+
+mod budget;
+mod check;
+mod declare;
+mod estimate;
+mod eval;
+mod expression;
+mod function;
+mod issue;
+mod lexer;
+mod library;
+mod macros;
+mod opaque;
+mod parser;
+mod program;
+mod tree;
+mod types;
+mod value;
+
+pub use budget::Budget;
+pub use estimate::{LargestSize, Step};
+pub use expression::Expression;
+pub use opaque::semver::Semver;
+pub use program::{MAX_BYTES, MAX_COST, Program};
+pub use types::{ObjectType, Type};
+pub use value::{Key, Map, Value};
+
+#[cfg(test)]
+mod library_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! Errors of the expansion.
+
+use berth_api::read::{DecodeError, SourceLocation};
+
+/// Why a workload cannot be expanded.
+#[derive(Debug, thiserror::Error)]
+pub enum ExpandError {
+    /// A field of the wrong type, or with a value that the API server would reject.
+    #[error("{place}: {error}")]
+    Field {
+        /// Where the workload was read.
+        place: SourceLocation,
+        /// The field.
+        error: Box<DecodeError>,
+    },
+    /// More pods than [`Inventory::max_pods`](crate::inventory::Inventory::max_pods).
+    #[error(
+        "{place}: {object}: {n_pods} more pods with a template of {template_kib} KiB exceed the limit of {max_pods} pods in \
+         all (large templates count several times): lower {path}, or raise --max-pods"
+    )]
+    TooManyPods {
+        /// Where the workload was read.
+        place: SourceLocation,
+        /// Kind, namespace and name.
+        object: String,
+        /// Path of the field with the number.
+        path: &'static str,
+        /// The number of missing pods.
+        n_pods: i64,
+        /// The size of their template.
+        template_kib: usize,
+        /// The limit.
+        max_pods: i64,
+    },
+}

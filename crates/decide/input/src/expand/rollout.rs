@@ -1,0 +1,91 @@
+//! Whether replacing a workload changes its template, so that its controller replaces its pods.
+
+use serde_json::{Value, json};
+
+use crate::inventory::{Workload, WorkloadSpec};
+use berth_api::object::Pod;
+use berth_api::object::group::POD_TEMPLATE_HASH;
+use berth_api::read::decode_at;
+use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
+use berth_api::syntax::quantity::Quantity;
+use berth_rules::admission::default_pod;
+
+/// Whether the controller replaces the pods of the workload: its template is not that of the workload it replaced.
+pub(super) fn has_new_template(workload: &Workload) -> bool {
+    let replaces_pods = match &workload.spec {
+        WorkloadSpec::Deployment(workload) => !workload.spec.paused,
+        WorkloadSpec::StatefulSet(workload) | WorkloadSpec::DaemonSet(workload) => {
+            workload.spec.update_strategy.kind != "OnDelete"
+        }
+        _ => false,
+    };
+    replaces_pods && changes_template(workload)
+}
+
+/// Whether the template of a Deployment, StatefulSet or DaemonSet is not that of the workload it replaced, also if its controller
+/// keeps the pods.
+///
+/// The earlier template may have defaults of the API server, and annotations that no manifest sets (as `kubectl rollout
+/// restart` does): the fields that Berth reads are compared with their defaults, of all others those that the new template
+/// has.
+pub fn changes_template(workload: &Workload) -> bool {
+    let Some(earlier) = workload.replaced.as_deref().and_then(template) else { return false };
+    let Some(template) = template(&workload.spec) else { return false };
+    // Errors of templates that cannot be read are reported elsewhere.
+    let (Some(pod), Some(earlier_pod)) = (defaulted(template), defaulted(earlier)) else { return false };
+    pod != earlier_pod || !contains(earlier, template)
+}
+
+fn template(spec: &WorkloadSpec) -> Option<&Value> {
+    match spec {
+        WorkloadSpec::Deployment(workload)
+        | WorkloadSpec::StatefulSet(workload)
+        | WorkloadSpec::DaemonSet(workload) => Some(&workload.spec.template),
+        _ => None,
+    }
+}
+
+fn defaulted(template: &Value) -> Option<Pod> {
+    let pod = json!({"metadata": template.get("metadata"), "spec": template.get("spec")});
+    let mut pod: Pod = decode_at(&pod, "", &"").ok()?;
+    default_pod(&mut pod);
+    pod.metadata.labels.remove(POD_TEMPLATE_HASH);
+    pod.metadata.annotations.retain(|key, _| key == AFFINITY_ANNOTATION);
+    Some(pod)
+}
+
+/// Whether `earlier` has all that `new` sets; a server leaves out empty values.
+fn contains(earlier: &Value, new: &Value) -> bool {
+    match (earlier, new) {
+        (Value::Object(earlier), Value::Object(new)) => new.iter().all(|(key, value)| {
+            earlier.get(key).map_or_else(|| is_empty(value), |earlier| contains(earlier, value))
+        }),
+        (Value::Array(earlier), Value::Array(new)) => {
+            earlier.len() == new.len() && earlier.iter().zip(new).all(|(earlier, new)| contains(earlier, new))
+        }
+        (earlier, new) => {
+            earlier == new || is_empty(earlier) && is_empty(new) || is_same_quantity(earlier, new)
+        }
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.values().all(is_empty),
+        Value::Bool(true) => false,
+    }
+}
+
+/// `0.5` and `500m`.
+fn is_same_quantity(a: &Value, b: &Value) -> bool {
+    let quantity = |value: &Value| match value {
+        Value::String(text) => Quantity::parse(text).ok(),
+        Value::Number(number) => Quantity::parse(&number.to_string()).ok(),
+        _ => None,
+    };
+    quantity(a).is_some_and(|a| quantity(b) == Some(a))
+}

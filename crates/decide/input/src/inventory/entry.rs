@@ -1,0 +1,66 @@
+//! One object of an input, and why it could not be read.
+
+use serde_json::Value;
+
+use berth_api::read::fields::ConfigErrors;
+use berth_api::read::{DecodeError, ReadError, SourceLocation};
+
+/// The key of documents without a kind in [`Inventory::skipped`](super::Inventory::skipped).
+pub const NOT_AN_OBJECT: &str = "(no kind)";
+
+/// Why an input could not be read into an inventory.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// The text is not Kubernetes objects.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A field has the wrong type.
+    #[error("{place}: {error}")]
+    Decode {
+        /// Where the object was read.
+        place: SourceLocation,
+        /// The field.
+        error: Box<DecodeError>,
+    },
+    /// A policy has invalid fields.
+    #[error("{}", .errors.0.iter().map(|e| format!("{place}: {object}: {e}")).collect::<Vec<_>>().join("\n"))]
+    Policy {
+        /// Where the object was read.
+        place: SourceLocation,
+        /// Kind, namespace and name.
+        object: String,
+        /// The fields.
+        errors: ConfigErrors,
+    },
+    /// An object has no name.
+    #[error("{place}: {kind}: metadata.name is missing: add it")]
+    Unnamed {
+        /// Where the object was read.
+        place: SourceLocation,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// Two objects of the same kind, namespace and name in one input.
+    #[error("{second}: {object} is also in {first}: remove or rename one of them")]
+    Duplicate {
+        /// Kind, namespace and name.
+        object: String,
+        /// Where it was read first.
+        first: Box<SourceLocation>,
+        /// Where it was read again.
+        second: SourceLocation,
+    },
+}
+
+/// An object with its source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry<T> {
+    /// The typed object; the namespace of namespaced objects is defaulted.
+    pub object: T,
+    /// The whole object, with [`Inventory::keep_raw`](super::Inventory::keep_raw).
+    pub raw: Option<Value>,
+    /// Where it was read.
+    pub source: SourceLocation,
+    /// Index in the input, over all kinds.
+    pub order: usize,
+}
