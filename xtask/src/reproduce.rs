@@ -77,7 +77,6 @@ fn digest(file: &Path) -> Result<String, String> {
     Ok(line.split(' ').next().unwrap_or_default().to_owned())
 }
 
-/// Runs a command; returns its output.
 fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command

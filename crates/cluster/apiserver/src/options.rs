@@ -12,7 +12,6 @@ use berth_serve::ConnectionLimits;
 use crate::admission::Admission;
 use crate::store::StorageOptions;
 
-/// Start options of the API server.
 #[derive(Clone)]
 pub struct ServerOptions {
     /// Listening address. Port 0 selects a free port, or the port of the last run with the same data directory.

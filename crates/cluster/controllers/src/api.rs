@@ -44,7 +44,6 @@ pub(crate) enum Propagation {
     Orphan,
 }
 
-/// Preconditions and options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions<'a> {
     /// Only the object with this uid.

@@ -7,7 +7,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::view::ObjectMeta;
 
-/// The object that an event is about.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference(ObjectReference);
 
@@ -23,7 +22,6 @@ impl Reference {
     }
 }
 
-/// An event that a plan requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) event_type: EventType,

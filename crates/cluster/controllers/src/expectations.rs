@@ -55,7 +55,6 @@ impl Expectations {
         }
     }
 
-    /// Dependents with these uids will be deleted.
     pub(crate) fn expect_deletions(&self, owner: &NamespacedName, uids: impl IntoIterator<Item = String>) {
         self.change(owner, |expected| expected.deletions.extend(uids));
     }

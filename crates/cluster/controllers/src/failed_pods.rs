@@ -62,7 +62,6 @@ impl FailedPods {
         Some(failed.wait.saturating_sub(now - failed.last)).filter(|left| !left.is_zero())
     }
 
-    /// Counts a failure in a place.
     pub(crate) fn fail(&self, owner: &ObjectMeta, place: &str, now: Instant) {
         let mut failures = self.lock();
         let id = id(owner, place);
@@ -76,7 +75,6 @@ impl FailedPods {
         self.lock().retain(|_, failed| now - failed.last < FORGET_AFTER);
     }
 
-    /// Forgets the failures in a place.
     pub(crate) fn succeed(&self, owner: &ObjectMeta, place: &str) {
         self.lock().remove(&id(owner, place));
     }

@@ -24,7 +24,6 @@ pub(crate) struct PodEvents<T> {
 }
 
 impl<T: HasMetadata + Send + Sync + 'static> PodEvents<T> {
-    /// Registers the handlers with these informers.
     pub(crate) fn register(self, objects: &mut Informer<T>, pods: &mut Informer<Pod>) {
         let (queue, expectations, settle) = (self.queue.clone(), self.expectations.clone(), self.settle);
         objects.on_change(move |change| {

@@ -113,7 +113,6 @@ impl Default for Heartbeat {
     }
 }
 
-/// Durations in the lifecycle of a pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PodTimings {
     /// Time between the binding and running containers (or the first init container).

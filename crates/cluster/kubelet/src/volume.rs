@@ -23,7 +23,6 @@ fn claim_of(volume: &PersistentVolume) -> Option<NamespacedName> {
 /// A CSI volume: the driver, and the driver's name of the volume.
 pub(crate) type Handle = (String, String);
 
-/// What the volumes of a pod occupy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mounted {
     /// They count for the limits of drivers.

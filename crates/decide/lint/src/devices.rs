@@ -65,7 +65,6 @@ pub(crate) fn claims<'a>(input: &LintInput<'a>) -> Vec<Claim<'a>> {
 }
 
 impl<'a> Claim<'a> {
-    /// The requests, each with its alternatives.
     pub(crate) fn requests(&self) -> Vec<Vec<Wanted<'a>>> {
         let requests = self.spec.devices.requests.iter().enumerate();
         requests
@@ -161,7 +160,6 @@ impl<'a> Devices<'a> {
         }
     }
 
-    /// Whether the input has a class.
     pub(crate) fn has_class(&self, name: &str) -> bool {
         self.classes.contains_key(name)
     }

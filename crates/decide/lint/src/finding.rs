@@ -38,7 +38,6 @@ pub(crate) struct Found {
     pub(crate) finding: Finding,
 }
 
-/// Collects the findings of a rule.
 pub(crate) struct Findings {
     rule: &'static [RuleInfo],
     work: Work,

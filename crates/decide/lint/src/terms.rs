@@ -37,7 +37,6 @@ impl Term<'_> {
     }
 }
 
-/// The pods that a term selects.
 pub(crate) fn set(term: &PodTerm) -> PodSet {
     PodSet { namespaces: term.namespaces.clone(), selector: term.selector.clone() }
 }
@@ -132,7 +131,6 @@ impl Subject<'_> {
         all
     }
 
-    /// The pods that a spread constraint counts.
     pub(crate) fn spread_set(&self, constraint: &SpreadConstraint) -> PodSet {
         PodSet { namespaces: NamespaceScope::only(self.namespace()), selector: constraint.selector.clone() }
     }

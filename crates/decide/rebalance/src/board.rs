@@ -132,7 +132,6 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// The values of the goals now.
     pub(crate) fn values(&mut self) -> Values {
         let standing = self.moves.standing();
         let mut values = Values::new();
@@ -182,7 +181,6 @@ impl<'a> Board<'a> {
         self.budgets.refusal(budgets, *is_ready)
     }
 
-    /// The number of moves so far.
     pub(crate) fn n_steps(&self) -> usize {
         self.steps.len()
     }

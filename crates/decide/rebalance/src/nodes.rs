@@ -7,7 +7,6 @@ use crate::threshold::Threshold;
 /// CPU in milli-CPU and memory in bytes.
 pub(crate) type Amounts = [i64; 2];
 
-/// What is known of a node.
 #[derive(Clone)]
 pub(crate) struct NodeUse {
     pub(crate) allocatable: Amounts,
@@ -31,7 +30,6 @@ pub(crate) struct NodeUses {
 }
 
 impl NodeUses {
-    /// Nodes with what their pods request.
     pub(crate) fn new<'a>(
         nodes: impl Iterator<Item = (Option<&'a Node>, Amounts)>,
         threshold: Threshold,

@@ -36,7 +36,6 @@ pub struct Resource {
     pub resource: String,
 }
 
-/// One request to the API server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A log of failures that are retried.
 #[derive(Debug)]
 pub struct FailureLog {
     first_pause: Duration,

@@ -23,7 +23,6 @@ fn running<'a>(pods: impl IntoIterator<Item = &'a Pod>, now: Timestamp) -> Pods 
     running
 }
 
-/// What the limits of an enforcer count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitsInUse {
     /// Until when the cluster limit stops all evictions.

@@ -15,7 +15,6 @@ use prometheus_client::registry::Registry;
 use crate::rebalance::{Progress, StepResult};
 use crate::status::Status;
 
-/// How a request to evict ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EvictionResult {
     Evicted,
@@ -68,7 +67,6 @@ pub(crate) fn rule_name(rule: ViolatedRule) -> &'static str {
 }
 
 impl Metrics {
-    /// Creates the metrics and registers them.
     pub(crate) fn new(registry: &mut Registry) -> Metrics {
         let r = registry.sub_registry_with_prefix("berth_enforcer");
         // 10 us to 5 s.

@@ -141,7 +141,6 @@ fn key(namespace: &str, name: &str) -> Key {
 }
 
 impl RunningPod {
-    /// The grace period of its annotation.
     pub(crate) fn grace(&self) -> Option<Duration> {
         self.grace.value()
     }

@@ -56,5 +56,4 @@ impl berth_serve::health::Readiness for Status {
     }
 }
 
-/// The handle of a running enforcer.
 pub type Handle = berth_client::component::ComponentHandle<Status>;

@@ -72,7 +72,6 @@ impl Violations {
         self.timers.n_due()
     }
 
-    /// When the next violation becomes due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.timers.next_due()
     }

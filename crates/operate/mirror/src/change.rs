@@ -14,7 +14,6 @@ use crate::volume_entry::{ClaimState, VolumeState};
 /// What an event changed. The engine's state has it already.
 #[derive(Debug)]
 pub enum Change {
-    /// A node was added or changed.
     NodeApplied(Box<Node>),
     NodeDeleted(String),
     /// A pod that has not terminated, with or without a node.
@@ -35,20 +34,16 @@ pub enum Change {
     /// A namespace was added, or its labels changed.
     NamespaceApplied(Box<Namespace>),
     NamespaceDeleted(String),
-    /// A PodDisruptionBudget was added or changed.
     BudgetApplied(Box<PodDisruptionBudget>),
     BudgetDeleted(NamespacedName),
-    /// A PodGroup was added or changed.
     PodGroupApplied(GroupKey, Box<PodGroup>),
     PodGroupDeleted(GroupKey),
     /// A CompositePodGroup was added or changed; none: it was deleted.
     CompositePodGroup(NamespacedName, Option<Box<CompositePodGroup>>),
     /// An owner of pods was added or deleted, or the number of pods that it has at one time changed.
     GroupOwnerChanged(GroupKey, Option<usize>),
-    /// A claim was added or changed.
     ClaimApplied(NamespacedName, ClaimState),
     ClaimDeleted(NamespacedName),
-    /// A persistent volume was added or changed.
     VolumeApplied(String, VolumeState),
     VolumeDeleted(String),
     /// A claim of devices was added or changed.

@@ -190,7 +190,6 @@ impl Mirror {
         needed.next().map(|(_, (_, why))| why.as_str())
     }
 
-    /// Number of nodes in the state.
     pub fn n_nodes(&self) -> usize {
         self.cache.nodes.len()
     }
@@ -205,7 +204,6 @@ impl Mirror {
         self.cache.pods.n_assumed
     }
 
-    /// Whether a node is in the state.
     pub fn has_node(&self, name: &str) -> bool {
         self.cache.nodes.get(&NamespacedName::new("", name)).is_some()
     }

@@ -125,7 +125,6 @@ fn plugins() -> Histogram {
 }
 
 impl Metrics {
-    /// Creates the metrics and registers them.
     pub(crate) fn new(registry: &mut Registry) -> Metrics {
         parts::register(registry, [&READING, &EVENTS, &DECISIONS, &ASSUMPTIONS, &REQUESTS, &COMPLETIONS]);
         let r = registry;

@@ -43,5 +43,4 @@ impl berth_serve::health::Readiness for Status {
     }
 }
 
-/// The handle of a running scheduler.
 pub type Handle = berth_client::component::ComponentHandle<Status>;

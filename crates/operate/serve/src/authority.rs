@@ -24,7 +24,6 @@ pub struct Authority {
     key: KeyPair,
 }
 
-/// A server's certificate and its key.
 pub struct ServerCertificate {
     der: CertificateDer<'static>,
     pub pem: String,

@@ -46,7 +46,6 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send> Stream for I {}
 #[derive(Clone, Debug)]
 pub struct Connection(pub CancellationToken);
 
-/// Limits on the connections of one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// Open connections; further ones wait to be accepted.

@@ -10,7 +10,6 @@ pub type Labels<const N: usize, V = &'static str> = [(&'static str, V); N];
 /// Histograms by labels.
 pub type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// Registers a metric and returns it.
 pub fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
     registry.register(name, help, metric.clone());
     metric

@@ -144,7 +144,6 @@ impl Collector for Parts {
     }
 }
 
-/// Registers the metric of these parts.
 pub fn register(registry: &mut Registry, parts: impl Into<Box<[&'static Part]>>) {
     registry.register_collector(Box::new(Parts(parts.into())));
 }

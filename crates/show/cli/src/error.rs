@@ -29,7 +29,6 @@ pub enum CliError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Input(#[from] InputError),
-    /// A live cluster cannot be read.
     #[error(transparent)]
     Live(#[from] LiveError),
     #[error(transparent)]
@@ -75,7 +74,6 @@ pub enum CliError {
     /// The API server cannot be started.
     #[error(transparent)]
     Start(#[from] berth_apiserver::StartError),
-    /// A template of simulated devices is invalid.
     #[error("{place}: {error}")]
     Devices { place: SourceLocation, error: Box<berth_kubelet::DeviceTemplateError> },
     #[error(transparent)]

@@ -15,7 +15,6 @@ use jiff::Timestamp;
 /// Limit of a line. A recording has a whole cluster.
 const MAX_LINE_BYTES: u64 = 256 << 20;
 
-/// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     #[error(
@@ -203,7 +202,6 @@ impl Iterator for Journal<'_> {
 }
 
 impl Journal<'_> {
-    /// Name of the file in messages.
     pub fn file(&self) -> &str {
         &self.lines.file
     }

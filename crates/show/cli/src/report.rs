@@ -59,7 +59,6 @@ enum State {
 }
 
 impl<'a> Report<'a> {
-    /// The report of a finished simulation.
     pub fn new(simulation: &'a Simulation, summary: Summary, failures: Vec<Failure>) -> Report<'a> {
         let pod = |p: &'a SimulatedPod| {
             let node = p.node();

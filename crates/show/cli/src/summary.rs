@@ -25,7 +25,6 @@ pub struct Summary {
     pub n_running: usize,
     /// Number of pods whose node does not exist.
     pub n_orphaned: usize,
-    /// Number of pods that were placed.
     pub n_placed: usize,
     /// Number of pods that a scheduler found no node for.
     pub n_unplaced: usize,
@@ -41,7 +40,6 @@ pub struct Summary {
     pub workloads: Vec<WorkloadSummary>,
 }
 
-/// Counts of the pods of a workload.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadSummary {
@@ -54,7 +52,6 @@ pub struct WorkloadSummary {
     pub n_rejected: usize,
     /// Number of its pods that wait for a node that does not exist.
     pub n_waiting: usize,
-    /// Number of its pods by domain.
     pub by_domain: BTreeMap<String, usize>,
     /// Number of its pods on nodes without the label, or on nodes that do not exist.
     pub n_without_domain: usize,

@@ -8,7 +8,6 @@ const MAX_EVENTS: usize = 1000;
 /// Characters of a message that are kept.
 const MAX_MESSAGE: usize = 1000;
 
-/// An Event of the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterEvent {
     uid: String,

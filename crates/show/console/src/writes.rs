@@ -51,7 +51,6 @@ pub enum Write {
     /// Sets the number of replicas with the subresource `scale`.
     Scale {
         kind: Kind,
-        /// Namespace and name of the workload.
         name: NamespacedName,
         n_replicas: u16,
         /// The number that the viewer saw, if it is known.

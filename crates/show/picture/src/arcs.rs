@@ -35,7 +35,6 @@ pub struct Arc {
 }
 
 impl Arcs {
-    /// The diagram as an SVG file.
     pub fn svg(&self) -> String {
         let longest = self.names.iter().map(|name| text_width(name).min(MAX_NAME)).max().unwrap_or(0);
         let x = MARGIN + longest + 14;

@@ -49,7 +49,6 @@ impl Row {
 }
 
 impl Bars {
-    /// The bars as an SVG file.
     pub fn svg(&self) -> String {
         let rows = || self.sections.iter().flat_map(|section| &section.rows);
         let longest = rows().map(|row| text_width(&row.name).min(MAX_NAME)).max().unwrap_or(0);

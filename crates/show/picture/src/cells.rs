@@ -95,7 +95,6 @@ pub struct Item {
     pub relation: Relation,
 }
 
-/// How an item is in a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
     /// It is there.
@@ -130,7 +129,6 @@ pub struct Outside {
 }
 
 impl CellMap {
-    /// The map as an SVG file.
     pub fn svg(&self) -> String {
         let page_width = if self.width == 0 { WIDTH } else { self.width };
         let parts = || self.domains.iter().flat_map(|domain| &domain.parts);

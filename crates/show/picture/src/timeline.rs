@@ -29,7 +29,6 @@ pub struct Series {
 }
 
 impl Timeline {
-    /// The timeline as an SVG file.
     pub fn svg(&self) -> String {
         let longest = self.rows.iter().map(|row| text_width(&row.name).min(MAX_NAME)).max().unwrap_or(0);
         let left = MARGIN + longest + 60;

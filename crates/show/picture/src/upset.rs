@@ -48,7 +48,6 @@ pub struct Intersection {
 }
 
 impl UpSet {
-    /// The plot as an SVG file.
     pub fn svg(&self) -> String {
         let plot = Layout::new(self);
         let mut picture = Picture::new(plot.width, plot.height, &self.title, &self.description);

@@ -10,7 +10,6 @@ use std::time::Duration;
 use berth_api::syntax::quantity::Quantity;
 use flate2::bufread::MultiGzDecoder;
 
-/// Why an input cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no such file or directory.
@@ -49,7 +48,6 @@ pub enum Input {
 }
 
 impl Input {
-    /// Name of the input in messages.
     pub fn name(&self) -> String {
         match self {
             Input::Stdin => "standard input".to_owned(),

@@ -32,7 +32,6 @@ impl Authorizer {
         authorizer
     }
 
-    /// Whether a user may do something.
     pub fn allows(&self, user: &User, what: &Attributes<'_>) -> bool {
         is_allowed(user, what) || self.check_node(user, what).is_ok() || self.grants().allow(user, what)
     }

@@ -39,7 +39,6 @@ fn all() -> impl Iterator<Item = &'static Kind> {
     folders.into_iter().flatten()
 }
 
-/// The row of a built-in kind.
 pub fn kind(resource: &Resource) -> Option<&'static Kind> {
     all().find(|kind| std::ptr::eq(kind.resource, resource))
 }
@@ -51,7 +50,6 @@ pub fn strategy(resource: &Resource) -> &'static dyn Strategy {
     }
 }
 
-/// The columns of a kind's tables.
 pub fn columns(resource: &Resource) -> Columns {
     match (resource.custom, kind(resource)) {
         (Some(custom), _) => Columns::Custom(custom),

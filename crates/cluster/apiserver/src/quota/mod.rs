@@ -38,7 +38,6 @@ pub struct Charge {
     _held: OwnedMutexGuard<()>,
 }
 
-/// The resource quotas of a store.
 pub struct Quotas {
     store: Store,
     /// One lock for each namespace with quotas.
@@ -108,7 +107,6 @@ impl Quota {
         }
     }
 
-    /// Counts what the stored objects use.
     fn count(&self, store: &Store) -> ResourceList {
         let mut used: ResourceList =
             self.hard.keys().map(|name| (name.clone(), Default::default())).collect();

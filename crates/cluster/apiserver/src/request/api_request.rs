@@ -13,7 +13,6 @@ use super::user::User;
 /// The largest request body, as for kube-apiserver.
 pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
-/// An authorized request with its body.
 pub struct ApiRequest {
     pub user: Arc<User>,
     pub info: RequestInfo,

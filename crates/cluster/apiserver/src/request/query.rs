@@ -6,7 +6,6 @@ use percent_encoding::percent_decode_str;
 
 use super::status::Status;
 
-/// The parameters of a query, decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
-/// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// Prefix of service account user names; `NAMESPACE:NAME` follows.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";

@@ -34,7 +34,6 @@ pub struct Held {
     pub definitions: Option<Arc<[Defined]>>,
 }
 
-/// The responses that are being sent.
 #[derive(Default)]
 pub struct Sending(Mutex<Vec<Weak<Response>>>);
 

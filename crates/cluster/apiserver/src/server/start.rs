@@ -118,7 +118,6 @@ impl ApiServer {
         &self.kubeconfig
     }
 
-    /// A client configuration for the admin.
     pub fn admin_config(&self) -> Config {
         self.config(self.state.api.authenticator.tokens().admin().to_owned())
     }

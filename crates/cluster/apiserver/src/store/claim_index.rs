@@ -17,7 +17,6 @@ impl ClaimIndex {
         }
     }
 
-    /// Removes the claims of an object.
     pub fn release(&mut self, facts: &Facts) {
         for claim in &facts.claims {
             let holder = self.0.get(claim);
@@ -27,7 +26,6 @@ impl ClaimIndex {
         }
     }
 
-    /// Whether an object has the value.
     pub fn is_held(&self, claim: &Claim) -> bool {
         self.0.contains_key(claim)
     }

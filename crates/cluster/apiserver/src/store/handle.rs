@@ -153,7 +153,6 @@ impl Store {
         conflicting_claim(Change::Create, &claims_of(resource, &value.into()), previous, is_taken)
     }
 
-    /// How many objects a resource has.
     pub fn count(&self, resource: &Resource) -> usize {
         self.collections.read(resource).len()
     }

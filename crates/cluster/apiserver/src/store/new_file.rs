@@ -16,7 +16,6 @@ use super::record::{Defect, Kind, Mark, RECORDS_AT, Records, encode_head, write_
 /// Bytes that are written at once.
 const CHUNK: usize = 1 << 20;
 
-/// A file that is being written.
 pub struct NewFile {
     io: Arc<dyn DiskIo>,
     path: PathBuf,

@@ -50,7 +50,6 @@ const KINDS: [(Kind, u8); 5] = [
     (Kind::Deleted, b'd'),
 ];
 
-/// A record with a valid checksum.
 #[derive(Debug)]
 pub struct Record<'b> {
     pub kind: Kind,
@@ -83,7 +82,6 @@ pub fn write_record(out: &mut Vec<u8>, kind: Kind, revision: u64, text: &[&[u8]]
     Ok(())
 }
 
-/// Why a record cannot be read.
 #[derive(Debug)]
 pub enum Defect {
     /// The system cannot read it.

@@ -18,7 +18,6 @@ use super::record::{HeadDefect, Kind, RECORDS_AT, Record, Records, read_head};
 /// Versions that recovery leaves out, so that no version is used twice even if changes at the end are lost.
 const SKIPPED_VERSIONS: u64 = 1_000_000;
 
-/// What recovery saved and what it lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// How many objects of each resource were saved.

@@ -71,7 +71,6 @@ pub struct Write<'t> {
     pub object: Json<'t>,
 }
 
-/// A write whose object is encoded.
 #[derive(Debug)]
 pub struct EncodedWrite {
     pub resource: &'static Resource,

@@ -36,7 +36,6 @@ impl FakeCluster {
         self
     }
 
-    /// The circumstances of a user's request.
     pub fn context<'a>(&'a self, user: &'a User) -> Context<'a> {
         Context {
             lookup: self,

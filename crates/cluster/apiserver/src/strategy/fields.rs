@@ -174,7 +174,6 @@ impl Causes {
         self.push("FieldValueNotSupported", field, message);
     }
 
-    /// A list has too many items.
     pub fn too_many(&mut self, field: &str, count: usize, max: usize) {
         let items = if max == 1 { "item" } else { "items" };
         let message = format!("Too many: {count}: must have at most {max} {items}");
@@ -192,7 +191,6 @@ impl Causes {
         }
     }
 
-    /// A text must not be empty.
     pub fn not_empty(&mut self, field: &str, value: &Value) {
         if value.as_str().is_none_or(str::is_empty) {
             self.required(field, "");
@@ -206,7 +204,6 @@ impl Causes {
         }
     }
 
-    /// A value must be what it was.
     pub fn unchanged(&mut self, field: &str, new: &Value, old: &Value) {
         if new != old {
             self.immutable(field, new);

@@ -60,7 +60,6 @@ pub trait Strategy: Sync {
         }
     }
 
-    /// Validates an object's name; returns the problems.
     fn name_problems(&self, name: &str) -> Vec<String> {
         syntax::dns_subdomain(name)
     }
@@ -74,7 +73,6 @@ pub trait Strategy: Sync {
     /// Validates an object whose status the subresource `status` sets.
     fn validate_status(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
-    /// Validates a change by another subresource than `status` and `scale`.
     fn validate_subresource(&self, _subresource: &str, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
     /// Warns of fields that this server stores and ignores.

@@ -19,7 +19,6 @@ pub struct Typed {
     pub not_empty: &'static [(&'static str, &'static str)],
     /// JSON pointers to what an update may not change.
     pub immutable: &'static [&'static str],
-    /// Validates a name; returns the problems.
     pub name_problems: fn(&str) -> Vec<String>,
     /// Sets defaults that depend on other fields.
     pub complete: fn(&mut Value),

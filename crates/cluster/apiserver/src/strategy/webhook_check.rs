@@ -18,7 +18,6 @@ pub const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 pub const VARIABLES: &[&str] = &["object", "oldObject", "request"];
 /// Operations that rules may name.
 const OPERATIONS: &[&str] = &["*", "CREATE", "UPDATE", "DELETE", "CONNECT"];
-/// How many conditions a webhook may have.
 const MAX_CONDITIONS: usize = 64;
 
 /// The errors of one webhook of a configuration, as `(field, value, reason)`; `path` is the webhook's own

@@ -93,7 +93,6 @@ impl<'o> Row<'o> {
         self.text("/metadata/deletionTimestamp").is_some()
     }
 
-    /// The addresses of a load balancer.
     pub fn balancers(&self) -> Vec<&'o str> {
         let ingress = self.list("/status/loadBalancer/ingress").iter();
         ingress.filter_map(|i| i["ip"].as_str().or_else(|| i["hostname"].as_str())).collect()

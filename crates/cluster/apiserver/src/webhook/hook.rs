@@ -24,7 +24,6 @@ pub struct Hook {
     pub(super) timeout: Duration,
     /// Whether a request is refused if the call fails (`failurePolicy: Fail`).
     pub(super) fail: bool,
-    /// Whether dry-run requests are sent to it.
     pub(super) dry_run: bool,
     /// Whether it is called again if later webhooks change the object (`reinvocationPolicy`).
     pub(super) reinvoke: bool,

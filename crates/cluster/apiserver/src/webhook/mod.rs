@@ -96,7 +96,6 @@ impl Denied {
     }
 }
 
-/// The result of the mutating webhooks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mutated {
     pub object: Value,

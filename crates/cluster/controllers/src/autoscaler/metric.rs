@@ -35,7 +35,6 @@ pub(super) struct MetricFailure {
 /// The input of the calculation.
 pub(super) struct Measured<'a> {
     pub(super) current_replicas: i32,
-    /// The pods of the scaled workload.
     pub(super) pods: &'a [ScaledPod],
     pub(super) metrics: &'a [PodMetrics],
     /// How far the usage may be from its target, as a fraction, below and above.

@@ -49,7 +49,6 @@ pub(crate) struct HorizontalPodAutoscalers {
     histories: Mutex<HashMap<String, History>>,
 }
 
-/// What is decided about an autoscaler.
 struct Verdict {
     decision: Decision,
     reason: String,

@@ -36,7 +36,6 @@ pub(super) enum Step {
     },
 }
 
-/// The next step of a claim.
 pub(super) fn plan(claim: &PersistentVolumeClaim, observed: &Observed) -> Step {
     if claim.metadata.annotation(BIND_COMPLETED).is_some() {
         plan_bound(claim, observed)

@@ -277,7 +277,6 @@ fn is_to_delete(volume: &PersistentVolume) -> bool {
         && volume.metadata.annotation(PROVISIONED_BY).is_some_and(is_simulated)
 }
 
-/// The delay that a claim requests.
 fn delay_of(claim: &PersistentVolumeClaim) -> Option<Duration> {
     let text = claim.metadata.annotation(DELAY_ANNOTATION)?;
     text.parse::<SignedDuration>().ok()?.try_into().ok()

@@ -17,7 +17,6 @@ use crate::view::{Pod, PodGroup, ResourceClaim, ResourceClaimTemplate};
 pub(super) struct ClaimOwner<'a> {
     pub(super) kind: &'static Resource,
     pub(super) metadata: &'a ObjectMeta,
-    /// The claims that its status names.
     pub(super) statuses: &'a [PodResourceClaimStatus],
     /// The annotation of a claim with the name of its entry.
     annotation: &'static str,
@@ -115,7 +114,6 @@ pub(super) fn is_done(pod: &Pod) -> bool {
     pod.is_terminal() || (pod.metadata.is_deleting() && pod.spec.node_name.is_empty())
 }
 
-/// The next steps for a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClaimPlan {
     /// The remaining consumers, if some are gone.

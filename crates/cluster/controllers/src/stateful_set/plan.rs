@@ -31,7 +31,6 @@ pub(super) enum Action {
     Label(Arc<Pod>, i64),
 }
 
-/// The actions, and the current status.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) actions: Vec<Action>,

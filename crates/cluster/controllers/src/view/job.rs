@@ -137,7 +137,6 @@ impl JobStatus {
         find_condition(&self.conditions, kind).is_some_and(Condition::is_true)
     }
 
-    /// Whether the Job has completed or failed.
     pub(crate) fn is_finished(&self) -> bool {
         self.has("Complete") || self.has("Failed")
     }

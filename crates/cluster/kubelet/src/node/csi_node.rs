@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-/// A CSI driver of simulated nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsiDriverTemplate {
     pub name: String,

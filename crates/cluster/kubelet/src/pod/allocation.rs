@@ -36,7 +36,6 @@ impl PodLifecycle {
         pod
     }
 
-    /// The node allocates what the pod requests.
     pub(crate) fn allocate(&mut self, pod: &PodView, now: Timestamp) {
         let plans = |plan: &Plan| -> Vec<ResourceRequirements> {
             plan.containers.iter().chain(&plan.init_containers).map(|c| c.resources.clone()).collect()

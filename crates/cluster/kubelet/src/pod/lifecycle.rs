@@ -27,7 +27,6 @@ pub(crate) struct PodLifecycle {
     pub(super) stage: Stage,
     /// When the stage began.
     entered: Timestamp,
-    /// When the node accepted the pod.
     pub(super) start_time: Timestamp,
     /// The init containers that have started.
     pub(super) init_runs: Vec<InitRun>,

@@ -40,7 +40,6 @@ pub(super) struct InitRun {
     pub(super) ended: Option<Timestamp>,
 }
 
-/// A completed run of the containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CompletedRun {
     pub(super) exit_code: i32,

@@ -130,7 +130,6 @@ impl Needs {
         self.volumes.is_empty() && self.devices.is_empty()
     }
 
-    /// The claims of volumes and of devices.
     pub(crate) fn claims(&self) -> impl Iterator<Item = &NamespacedName> {
         let volumes = self.volumes.iter().map(|volume| &volume.claim);
         volumes.chain(self.devices.iter().filter_map(|device| device.claim.as_ref()))
@@ -155,12 +154,10 @@ impl PodView {
         self.condition(condition_type).is_some_and(Condition::is_true)
     }
 
-    /// The transition time of a condition.
     pub(crate) fn transition(&self, condition_type: &str) -> Option<Timestamp> {
         self.condition(condition_type)?.last_transition_time
     }
 
-    /// Whether every readiness gate's condition is true.
     pub(crate) fn passes_readiness_gates(&self) -> bool {
         self.spec.readiness_gates.iter().all(|gate| self.has_condition(&gate.condition_type))
     }

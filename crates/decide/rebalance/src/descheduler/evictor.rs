@@ -36,7 +36,6 @@ const EXTRA: [(&str, &str); 4] = [
     ("PodsWithPDBBlockingSingleReplicaOwner", ""),
 ];
 
-/// Reads the arguments of the evictor.
 pub(super) fn read_evictor(
     args: &mut Fields<'_>,
     notes: &mut Notes<'_>,

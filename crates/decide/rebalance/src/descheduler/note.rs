@@ -51,7 +51,6 @@ impl fmt::Display for Note {
     }
 }
 
-/// Collects the notes of one reading.
 pub(super) struct Notes<'n> {
     pub(super) all: &'n mut Vec<Note>,
     /// The profile that is read.

@@ -64,7 +64,6 @@ impl FieldSet {
         }
     }
 
-    /// Adds all fields of another set.
     pub(super) fn add(&mut self, other: &FieldSet) {
         self.member |= other.member;
         for (element, below) in &other.children {
@@ -77,7 +76,6 @@ impl FieldSet {
         }
     }
 
-    /// Removes all fields of another set.
     pub(super) fn subtract(&mut self, other: &FieldSet) {
         self.member &= !other.member;
         for (element, below) in &other.children {

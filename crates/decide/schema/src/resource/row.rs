@@ -15,7 +15,6 @@ const ALL_VERBS: &[&str] =
 /// The verbs of most subresources.
 pub(crate) const CHANGE: &[&str] = &["get", "patch", "update"];
 
-/// The storage of a resource's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     Own,

@@ -105,7 +105,6 @@ pub struct TrustedUsers {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindingGuard {
-    /// The rules that a binding must keep.
     pub rules: Vec<GuardedRule>,
     /// Namespace of the ledger that replicas share; none if there is only one replica.
     pub ledger_namespace: Option<String>,

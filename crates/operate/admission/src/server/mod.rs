@@ -24,7 +24,6 @@ use crate::admission::AdmissionController;
 use metrics::Metrics;
 use service::Server;
 
-/// How a webhook server is started.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Where webhooks are served, over TLS.

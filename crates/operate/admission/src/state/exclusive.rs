@@ -7,7 +7,6 @@ use berth_api::object::Pod;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_rules::{NodeRequirement, NodeTerm, PodRules, PodTerm, Requirement, Selector, TopologyScope};
 
-/// A pod that requires an exclusive node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExclusivePod {
     pub(crate) node: Option<String>,

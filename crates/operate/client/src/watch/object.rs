@@ -2,7 +2,6 @@
 
 use berth_api::object::{self, ObjectMeta};
 
-/// An object of an API server.
 pub trait KubeObject {
     /// `metadata.resourceVersion`; empty if it has none.
     fn resource_version(&self) -> &str;

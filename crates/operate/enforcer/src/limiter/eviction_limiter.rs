@@ -23,7 +23,6 @@ pub(crate) enum ClusterStop {
     Ended,
 }
 
-/// Counts evictions and applies the limits.
 #[derive(Debug)]
 pub(crate) struct EvictionLimiter {
     pub(super) options: LimitOptions,

@@ -87,7 +87,6 @@ impl Objects {
         self.pods.get(name)
     }
 
-    /// The pods that a controller owns.
     pub(crate) fn pods_of<'a>(&'a self, owner: &'a str) -> impl Iterator<Item = &'a Arc<Pod>> {
         self.pods.values().filter(move |pod| pod.metadata.is_controlled_by(owner))
     }
@@ -139,7 +138,6 @@ pub(super) fn is_of(pod: &Pod, schedulers: &[String]) -> bool {
     schedulers.iter().any(|scheduler| scheduler == name)
 }
 
-/// Whether a pod runs and is ready.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     pod.status.phase == "Running" && !pod.is_unready()
 }

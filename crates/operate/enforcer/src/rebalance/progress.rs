@@ -48,7 +48,6 @@ struct Done {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Progress {
-    /// When the last plan was made.
     planned_at: Option<Timestamp>,
     /// In their order.
     goals: Vec<Goal>,

@@ -114,7 +114,6 @@ impl VolumeBindings {
         });
     }
 
-    /// Ends the wait of a pod.
     fn remove(&mut self, id: PodId) -> Option<VolumeWait> {
         let wait = self.waits.remove(&id)?;
         self.deadlines.remove(&(wait.deadline, id));

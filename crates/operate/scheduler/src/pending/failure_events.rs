@@ -126,7 +126,6 @@ impl FailureEvents {
         );
     }
 
-    /// Reports a pod that is not scheduled.
     pub(crate) fn failed(&self, pod: &Pod, note: String) {
         self.recorder.record(event(pod, EventType::Warning, "FailedScheduling", "Scheduling", note));
     }

@@ -52,7 +52,6 @@ pub(crate) struct InFlightBinding {
     pub(crate) node: Arc<str>,
     /// Set when the node is deleted, so that the binding is not sent.
     pub(crate) abandoned: Arc<AtomicBool>,
-    /// What is assumed of its volumes.
     pub(crate) volumes: Option<Arc<VolumeDecision>>,
 }
 

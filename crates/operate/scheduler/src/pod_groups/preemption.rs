@@ -17,7 +17,6 @@ use crate::pod_status::Victim;
 use crate::queue::PodId;
 
 impl PodGroups {
-    /// Whether victims of a group are awaited.
     pub(crate) fn is_preempting(&self, entry: PodId) -> bool {
         self.groups.get(&entry).is_some_and(|group| group.victims.is_some())
     }

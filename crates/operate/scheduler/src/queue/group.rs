@@ -48,7 +48,6 @@ impl<F> Group<F> {
         self.ready.is_empty() && self.backoff.is_empty() && !self.is_out
     }
 
-    /// The member to be decided first.
     pub(super) fn first(&mut self, now: Instant) -> Option<PodId> {
         while let Some((at, member)) = self.backoff.first().copied()
             && at <= now

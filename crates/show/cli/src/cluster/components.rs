@@ -72,7 +72,6 @@ impl Components {
         ended.unwrap_or(Ok(()))
     }
 
-    /// Stops all components and waits for them.
     pub async fn stop(mut self) {
         self.stop.cancel();
         let all = async {

@@ -90,7 +90,6 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The live cluster, if one is requested.
     pub fn live_cluster(&self) -> Option<LiveCluster> {
         let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
         (self.live || kubeconfig.is_some() || context.is_some()).then_some(LiveCluster(Options {

@@ -12,7 +12,6 @@ use berth_simulate::what_if::{taint, valid};
 /// Maximum number of simulated nodes in one process.
 pub const MAX_NODES: u64 = 100_000;
 
-/// Number of zones of simulated nodes.
 const DEFAULT_ZONES: u64 = 3;
 
 /// Topology and capacity of simulated nodes.
@@ -121,7 +120,6 @@ pub struct TimingArgs {
 }
 
 impl NodeArgs {
-    /// A template of this many nodes.
     pub fn template(&self, n_nodes: u64) -> NodeTemplate {
         NodeTemplate {
             nodes: self.size.nodes(n_nodes),
@@ -140,7 +138,6 @@ impl NodeArgs {
 }
 
 impl TimingArgs {
-    /// Options with these durations and without nodes.
     pub fn options(&self) -> KubeletOptions {
         let pods = PodTimings {
             start_after: self.start_after,

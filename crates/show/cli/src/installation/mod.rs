@@ -147,7 +147,6 @@ pub struct Installation {
     pub components: Vec<Component>,
     /// The namespace of all namespaced objects.
     pub namespace: String,
-    /// The container image of all components.
     pub image: Option<String>,
     /// Replicas of each component; a webhook with the binding guard has one, unless the policy gives it a ledger.
     pub replicas: Option<u16>,

@@ -39,7 +39,6 @@ pub struct Audit {
     pub summary: AuditSummary,
 }
 
-/// A pod that the enforcer holds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldPod {
@@ -53,7 +52,6 @@ pub struct HeldPod {
     held: PodHold,
 }
 
-/// An eviction that a limit delays.
 #[derive(Debug, Serialize)]
 pub struct Delayed {
     pub namespace: String,

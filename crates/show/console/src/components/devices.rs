@@ -5,7 +5,6 @@ use maud::{Markup, html};
 
 use super::bars::legend;
 
-/// What is the case with a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DeviceState {
     Free,

@@ -54,7 +54,6 @@ impl<'a> Used<'a> {
     }
 }
 
-/// The node that an allocation names.
 fn node_of(allocation: &AllocationResult) -> Option<&str> {
     let [term] = allocation.node_selector.as_ref()?.node_selector_terms.as_slice() else { return None };
     let [field] = term.match_fields.as_slice() else { return None };

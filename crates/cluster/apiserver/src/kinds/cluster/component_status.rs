@@ -11,7 +11,6 @@ pub const COLUMNS: &[Column] = &[
     Column::text("Error", "Why the check failed.", |row| healthy(row, "error").into()),
 ];
 
-/// A field of the condition `Healthy`.
 fn healthy<'o>(row: &Row<'o>, field: &str) -> &'o str {
     let condition = row.list("/conditions").iter().find(|condition| condition["type"] == "Healthy");
     condition.and_then(|condition| condition[field].as_str()).unwrap_or_default()

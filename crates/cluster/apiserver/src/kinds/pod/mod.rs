@@ -210,7 +210,6 @@ fn read(pod: &Value) -> Result<typed::Pod, Box<Status>> {
     })
 }
 
-/// The priority classes of the cluster.
 pub fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Status>> {
     let objects = context.lookup.list(&PRIORITY_CLASSES, None);
     objects.iter().map(|object| from_value(&object.parsed()).map_err(Status::internal)).collect()

@@ -56,7 +56,6 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     }
 }
 
-/// Validates a change of a pod.
 pub fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Causes::default();
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);

@@ -17,7 +17,6 @@ use super::claim::claim_path;
 /// The longest start of a generated name, as on the API server.
 const MAX_GENERATED_BASE: usize = 58;
 
-/// The claims of a pod to bind.
 pub(crate) struct DeviceWrite {
     pub(crate) pod: Arc<Pod>,
     pub(crate) claims: Vec<ClaimWrite>,
