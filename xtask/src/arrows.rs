@@ -42,11 +42,12 @@ const BANNED: [&str; 32] = [
 ];
 
 /// Crates without clock, I/O and randomness.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
     "berth-api",
     "berth-cel",
     "berth-rules",
     "berth-input",
+    "berth-control",
     "berth-engine",
     "berth-simulate",
     "berth-lint",

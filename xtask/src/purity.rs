@@ -6,11 +6,12 @@ use std::path::Path;
 
 use crate::sources::{code_lines, rust_files};
 
-const PURE: [&str; 7] = [
+const PURE: [&str; 8] = [
     "crates/decide/api/src",
     "crates/decide/cel/src",
     "crates/decide/rules/src",
     "crates/decide/input/src",
+    "crates/decide/control/src",
     "crates/decide/engine/src",
     "crates/decide/simulate/src",
     "crates/show/picture/src",

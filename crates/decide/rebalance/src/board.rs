@@ -70,7 +70,7 @@ pub(crate) struct Board<'a> {
 
 impl<'a> Board<'a> {
     pub(crate) fn new(input: Input<'a>, request: &Request) -> Board<'a> {
-        let Input { mut cluster, nodes, namespaces, running, pending, budgets } = input;
+        let Input { mut cluster, nodes, namespaces, running, pending, budgets, scales } = input;
         let waiting_pods = || pending.iter().flat_map(|unit| unit.pods.iter().copied());
         let replicas = match request.movable.min_replicas {
             0 => Replicas::default(),
@@ -103,6 +103,7 @@ impl<'a> Board<'a> {
             let node = nodes.get(running.node);
             infos.push(info(&running, node, requests, &mut budgets, &around, request));
         }
+        budgets.count(scales);
         let mut movable_on = vec![Vec::new(); moves.nodes().len()];
         let mut movable_of: Vec<Vec<usize>> = Vec::new();
         for (pod, info) in infos.iter().enumerate() {

@@ -1,26 +1,25 @@
-//! Disruption budgets, computed from their specs at each step.
+//! Disruption budgets, counted anew at each step.
 
 use std::collections::HashMap;
 
-use berth_api::fenceposts::evicts_unready;
 use berth_api::object::{Pod, PodDisruptionBudget};
-use berth_rules::Selector;
+use berth_control::budget::{Budget, Scales};
 use smallvec::SmallVec;
 
 /// The budgets that select a pod, by index.
 pub(crate) type OfPod = SmallVec<[usize; 1]>;
 
-struct Budget<'a> {
+struct Counted<'a> {
     object: &'a PodDisruptionBudget,
-    selector: Selector,
-    n_pods: i32,
+    budget: Budget,
+    /// Its pods, and whether each is healthy, before the first step.
+    pods: Vec<(&'a Pod, bool)>,
     n_healthy: i64,
-    desired: i64,
 }
 
 /// All budgets. A pod that has moved is ready before the next one is evicted.
 pub(crate) struct Budgets<'a> {
-    all: Vec<Budget<'a>>,
+    all: Vec<Counted<'a>>,
     by_namespace: HashMap<&'a str, Vec<usize>>,
 }
 
@@ -31,29 +30,29 @@ impl<'a> Budgets<'a> {
         for (i, object) in objects.iter().enumerate() {
             by_namespace.entry(&object.metadata.namespace).or_default().push(i);
         }
-        let budget = |object: &&'a PodDisruptionBudget| {
-            let selector = Selector::parse(object.spec.selector.as_ref()).unwrap_or(Selector::Nothing);
-            Budget { object, selector, n_pods: 0, n_healthy: 0, desired: 0 }
+        let counted = |object: &&'a PodDisruptionBudget| {
+            Counted { object, budget: Budget::new(object), pods: Vec::new(), n_healthy: 0 }
         };
-        Budgets { all: objects.iter().map(budget).collect(), by_namespace }
+        Budgets { all: objects.iter().map(counted).collect(), by_namespace }
     }
 
-    /// Counts a pod. Returns its budgets; an empty selector selects all pods of the namespace.
-    pub(crate) fn add(&mut self, pod: &Pod, is_running: bool) -> OfPod {
-        let labels = &pod.metadata.labels;
-        let selects = |i: &usize| self.all[*i].selector.matches(|key| labels.get(key).map(String::as_str));
+    /// Adds a pod. Returns its budgets.
+    pub(crate) fn add(&mut self, pod: &'a Pod, is_running: bool) -> OfPod {
         let of_namespace = self.by_namespace.get(pod.metadata.namespace.as_str()).into_iter().flatten();
-        let of_pod: OfPod = of_namespace.copied().filter(selects).collect();
-        if pod.metadata.is_deleting() {
-            return of_pod;
-        }
+        let of_pod: OfPod = of_namespace.copied().filter(|i| self.all[*i].budget.covers(pod)).collect();
+        let is_healthy = is_running && !pod.is_unready();
         for i in &of_pod {
-            let Budget { object, n_pods, n_healthy, desired, .. } = &mut self.all[*i];
-            *n_pods += 1;
-            *n_healthy += i64::from(is_running && !pod.is_unready());
-            *desired = object.spec.desired_healthy(*n_pods).into();
+            self.all[*i].pods.push((pod, is_healthy));
+            self.all[*i].n_healthy += i64::from(is_healthy && !pod.metadata.is_deleting());
         }
         of_pod
+    }
+
+    /// Counts what the budgets demand of the pods, after the last was added.
+    pub(crate) fn count(&mut self, scales: &Scales) {
+        for Counted { object, budget, pods, .. } in &mut self.all {
+            budget.count(object, scales, std::mem::take(pods).iter().copied());
+        }
     }
 
     /// Whether the API server would evict a pod now.
@@ -61,9 +60,9 @@ impl<'a> Budgets<'a> {
         match of_pod {
             [] => true,
             [budget] => {
-                let Budget { object, n_healthy, desired, .. } = &self.all[*budget];
-                let policy = &object.spec.unhealthy_pod_eviction_policy;
-                n_healthy > desired || (!is_ready && evicts_unready(policy, *n_healthy, *desired))
+                let Counted { budget, n_healthy, .. } = &self.all[*budget];
+                let allowed = budget.allowed(*n_healthy);
+                allowed > 0 || (!is_ready && budget.evicts_unready(allowed))
             }
             // It evicts no pod that several budgets select.
             _ => false,
@@ -72,12 +71,18 @@ impl<'a> Budgets<'a> {
 
     /// Why a pod is not evicted now, of one that a budget selects.
     pub(crate) fn refusal(&self, of_pod: &[usize], is_ready: bool) -> Option<String> {
-        let budget = of_pod.first().filter(|_| !self.allow(of_pod, is_ready))?;
-        let Budget { object, n_healthy, desired, .. } = &self.all[*budget];
-        let name = object.metadata.namespaced_name();
-        Some(format!(
-            "PodDisruptionBudget {name} allows no eviction: {n_healthy} of its pods are ready, and {desired} have to be"
-        ))
+        let Counted { budget, n_healthy, .. } =
+            &self.all[*of_pod.first().filter(|_| !self.allow(of_pod, is_ready))?];
+        let name = &budget.name;
+        Some(match budget.failure() {
+            Some(why) => format!("PodDisruptionBudget {name} allows no eviction: {why}"),
+            None => {
+                let desired = n_healthy - budget.allowed(*n_healthy);
+                format!(
+                    "PodDisruptionBudget {name} allows no eviction: {n_healthy} of its pods are ready, and {desired} have to be"
+                )
+            }
+        })
     }
 
     /// A pod is ready that was not (1), or the other way round (-1).

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use berth_api::object::group::{GroupKey, GroupPart, GroupRules, TopologyLevel};
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
+use berth_control::budget::Scales;
 use berth_engine::Cluster;
 use berth_rules::KnownNamespaces;
 use jiff::Timestamp;
@@ -23,8 +24,10 @@ pub struct Input<'a> {
     pub running: Vec<RunningPod<'a>>,
     /// The pods without a node, in the order in which the scheduler tries them.
     pub pending: Vec<Pending<'a>>,
-    /// The disruption budgets; only their specs are read.
+    /// The disruption budgets.
     pub budgets: Vec<&'a PodDisruptionBudget>,
+    /// The scales of the controllers of pods, for budgets without a status.
+    pub scales: &'a Scales,
 }
 
 /// Pods without a node that are placed at once.

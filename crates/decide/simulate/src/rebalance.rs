@@ -55,6 +55,7 @@ impl Simulation {
             running: running.collect(),
             pending,
             budgets: self.budget_objects.iter().collect(),
+            scales: &self.scales,
         };
         plan(input, request)
     }

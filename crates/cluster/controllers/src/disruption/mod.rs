@@ -2,13 +2,12 @@
 
 mod plan;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::fenceposts::clamp;
 use berth_api::object::NamespacedName;
 use berth_api::resource::POD_DISRUPTION_BUDGETS;
+use berth_control::budget::{Scale, demand};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
@@ -87,8 +86,8 @@ impl DisruptionBudgets {
         });
     }
 
-    /// The top-level controller of a pod and its wanted pod count; `None` if unknown.
-    fn scale_of(&self, namespace: &String, owner: &OwnerReference) -> Option<(String, i32)> {
+    /// The top-level controller of a pod and its wanted pod count.
+    fn scale_of(&self, namespace: &String, owner: &OwnerReference) -> Option<Scale> {
         let (key, caches) = (NamespacedName::new(namespace, &owner.name), &self.caches);
         let replicas = match owner.kind.as_str() {
             "ReplicaSet" => {
@@ -108,21 +107,7 @@ impl DisruptionBudgets {
             }
             _ => return None,
         };
-        Some((owner.uid.clone(), replicas))
-    }
-
-    /// The sum of the wanted pod counts of these pods' controllers. Pods without a controller add nothing.
-    fn expected(&self, pods: &[Arc<Pod>]) -> Result<i32, String> {
-        let mut wanted: BTreeMap<String, i32> = BTreeMap::new();
-        for pod in pods {
-            let Some(owner) = pod.metadata.controller() else { continue };
-            let scale = self.scale_of(&pod.metadata.namespace, owner);
-            let (uid, replicas) = scale.ok_or_else(|| {
-                format!("{} {} has no scale: use an integer minAvailable", owner.kind, owner.name)
-            })?;
-            wanted.insert(uid, replicas);
-        }
-        Ok(clamp(wanted.into_values().map(i64::from).sum()))
+        Some(Scale::Of(owner.uid.clone(), replicas))
     }
 
     pub(crate) async fn run(self, n_workers: usize, stop: CancellationToken) {
@@ -134,11 +119,13 @@ impl DisruptionBudgets {
         let mut pods = self.caches.pods.by(&Index::Namespace(key.namespace().to_owned()));
         pods.retain(|pod| budget.spec.selector.matches(&pod.metadata.labels));
         let now = Timestamp::now();
-        let is_relative = budget.spec.max_unavailable.is_some()
-            || budget.spec.min_available.as_ref().is_some_and(serde_json::Value::is_string);
-        let expected = if is_relative { self.expected(&pods) } else { Ok(0) };
-        let (status, look_again): (PodDisruptionBudgetStatus, _) = match expected {
-            Ok(expected) => plan::status(&budget, &pods, expected, now),
+        let (min, max) = (budget.spec.min_available.as_ref(), budget.spec.max_unavailable.as_ref());
+        let controllers = pods.iter().map(|pod| pod.metadata.controller());
+        let namespace = &key.namespace().to_owned();
+        let demand =
+            demand(min, max, controllers, |owner| self.scale_of(namespace, owner).unwrap_or(Scale::No));
+        let (status, look_again): (PodDisruptionBudgetStatus, _) = match demand {
+            Ok(demand) => plan::status(&budget, &pods, demand, now),
             Err(message) => {
                 let about = Reference::new(&POD_DISRUPTION_BUDGETS, &budget.metadata);
                 let event = format!("Failed to calculate the number of expected pods: {message}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_api::fenceposts::desired_healthy;
+use berth_control::budget::Demand;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::view::{Condition, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, set_condition};
@@ -11,16 +11,13 @@ use crate::view::{Condition, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus
 const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
 /// The status computed from the covered pods, and when a granted eviction stops counting.
-/// `expected` is the sum of the wanted pod counts of their controllers.
 pub(super) fn status(
     budget: &PodDisruptionBudget,
     pods: &[Arc<Pod>],
-    expected: i32,
+    demand: Demand,
     now: Timestamp,
 ) -> (PodDisruptionBudgetStatus, Option<Timestamp>) {
-    let n_pods = i32::try_from(pods.len()).unwrap_or(i32::MAX);
-    let (min, max) = (budget.spec.min_available.as_ref(), budget.spec.max_unavailable.as_ref());
-    let (expected_pods, desired_healthy) = desired_healthy(min, max, n_pods, expected);
+    let Demand { expected: expected_pods, desired_healthy } = demand;
     let mut look_again: Option<Timestamp> = None;
     let mut disrupted_pods = budget.status.disrupted_pods.clone();
     disrupted_pods.retain(|name, granted| {
@@ -84,7 +81,10 @@ fn set_condition_of(
 
 #[cfg(test)]
 mod tests {
+    use berth_control::budget::{Scale, demand};
     use serde_json::{Value, json};
+
+    use crate::view::OwnerReference;
 
     use super::*;
 
@@ -120,7 +120,12 @@ mod tests {
             (json!({}), 2, 0, 2, (2, 1, 1)),
         ] {
             let now = Timestamp::UNIX_EPOCH;
-            let (status, _) = status(&budget(spec.clone(), json!({})), &pods(ready, not_ready), wanted, now);
+            let (budget, pods) = (budget(spec.clone(), json!({})), pods(ready, not_ready));
+            let owner = OwnerReference::default();
+            let (min, max) = (budget.spec.min_available.as_ref(), budget.spec.max_unavailable.as_ref());
+            let demand =
+                demand(min, max, pods.iter().map(|_| Some(&owner)), |_| Scale::Of(String::new(), wanted));
+            let (status, _) = status(&budget, &pods, demand.unwrap(), now);
             let counted = (status.expected_pods, status.desired_healthy, status.disruptions_allowed);
             assert_eq!(
                 (counted, status.current_healthy),
@@ -136,7 +141,8 @@ mod tests {
     fn granted_evictions_count_until_deletion_or_timeout() {
         let granted = json!({"p0": "2026-01-01T00:00:00Z", "gone": "2026-01-01T00:00:00Z"});
         let budget = budget(json!({"minAvailable": 1}), granted);
-        let at = |time: &str| status(&budget, &pods(3, 0), 3, time.parse().unwrap());
+        let demand = || Demand { expected: 3, desired_healthy: 1 };
+        let at = |time: &str| status(&budget, &pods(3, 0), demand(), time.parse().unwrap());
         let (early, next) = at("2026-01-01T00:01:00Z");
         assert_eq!((early.current_healthy, early.disruptions_allowed, early.disrupted_pods.len()), (2, 1, 1));
         assert_eq!(next, Some("2026-01-01T00:02:00Z".parse().unwrap()));

@@ -8,7 +8,7 @@ use berth_api::feature_gates::FeatureGates;
 use berth_api::object::NamespacedName;
 use berth_api::object::Toleration;
 use berth_api::resource::PODS;
-use berth_rules::TolerationRule;
+use berth_control::taints::{Stay, stay};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -42,16 +42,11 @@ pub(crate) fn leaves(
 ) -> Leaves {
     let mut leaves = Leaves::Never;
     for taint in taints.iter().filter(|taint| taint.taint.effect == "NoExecute") {
-        let tolerates = |t: &&Toleration| TolerationRule::parse(t).in_force(gates).tolerates(&taint.taint);
-        let tolerating: Vec<&Toleration> = tolerations.iter().filter(tolerates).collect();
-        if tolerating.is_empty() {
-            return Leaves::Now;
-        }
-        // The shortest toleration applies; one without a limit sets none.
-        let Some(seconds) = tolerating.iter().filter_map(|t| t.toleration_seconds).min() else { continue };
-        if seconds <= 0 {
-            return Leaves::Now;
-        }
+        let seconds = match stay(tolerations, &taint.taint, gates) {
+            Stay::No => return Leaves::Now,
+            Stay::Forever => continue,
+            Stay::Seconds(seconds) => seconds,
+        };
         let added = taint.time_added.unwrap_or_else(|| seen(taint));
         let since = arrived.map_or(added, |arrived| arrived.max(added));
         let Ok(at) = since.checked_add(SignedDuration::from_secs(seconds)) else { continue };

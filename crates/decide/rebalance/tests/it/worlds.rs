@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
 use berth_api::split_mix::SplitMix64;
+use berth_control::budget::Scales;
 use berth_engine::{Cluster, Settings};
 use berth_rebalance::{
     Goal, Input, Move, NextStep, Obstacle, Pending, Plan, Request, RunningPod, next_step, plan,
@@ -110,6 +111,7 @@ pub fn with_input<'w, T>(
         running: running.collect(),
         pending: units(pending),
         budgets: world.budgets.iter().collect(),
+        scales: &Scales::default(),
     };
     ask(input)
 }

@@ -48,6 +48,7 @@ impl Simulation {
             pods,
             namespaces,
             budgets,
+            scales: &self.scales,
             policies,
             runtime_classes,
             devices,

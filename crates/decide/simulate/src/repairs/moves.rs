@@ -24,7 +24,7 @@ impl Trial<'_> {
 
     /// The fewest moves after which pending pods fit, which are placed at once.
     pub(super) fn make_room(&mut self, pending: Vec<Pending<'_>>) -> Option<Repair> {
-        let Trial { cluster, nodes, pods, budgets, namespaces, now, .. } = self;
+        let Trial { cluster, nodes, pods, budgets, scales, namespaces, now, .. } = self;
         // Each pod is evaluated where it is.
         self.budget.spend(PLAN_STEPS * (pods.len() + nodes.len())).ok()?;
         let running = pods.iter().filter_map(|pod| {
@@ -38,6 +38,7 @@ impl Trial<'_> {
             running: running.collect(),
             pending,
             budgets: budgets.iter().collect(),
+            scales,
         };
         let request = Request { max_states: MAX_STATES, ..Request::new(vec![Goal::Defragment], *now) };
         let plan = plan(input, &request);

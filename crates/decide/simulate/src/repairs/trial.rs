@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use berth_api::object::{Node, PodDisruptionBudget, RuntimeClass};
 use berth_api::work::WorkBudget;
+use berth_control::budget::Scales;
 use berth_engine::{Cluster, PreparedPod, Verdict, ViolationKey};
 use berth_input::policy::PlacementPolicy;
 use berth_rules::{KnownNamespaces, PodRules};
@@ -20,6 +21,7 @@ pub(super) struct Trial<'a> {
     pub(super) pods: &'a Pods,
     pub(super) namespaces: &'a KnownNamespaces,
     pub(super) budgets: &'a [PodDisruptionBudget],
+    pub(super) scales: &'a Scales,
     pub(super) policies: &'a [PlacementPolicy],
     pub(super) runtime_classes: &'a [RuntimeClass],
     pub(super) devices: &'a mut Devices,

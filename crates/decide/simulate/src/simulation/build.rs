@@ -1,11 +1,13 @@
 //! Building a simulation: the objects of an inventory, expanded and admitted, become the state of a cluster.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::object::{GroupKey, NamespacedName, Node, Pod, PriorityClass, RuntimeClass};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::simulated_nodes::SimulatedNodes;
+use berth_control::budget::Scales;
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
 use berth_input::expand::{ExpandError, OwnerSelector, expand};
 use berth_input::inventory::{Entry, Inventory, Workload};
@@ -193,6 +195,7 @@ impl Simulation {
                 .map(|b| DisruptionBudget::from(&b.object))
                 .collect(),
             budget_objects: inventory.pod_disruption_budgets.iter().map(|b| b.object.clone()).collect(),
+            scales: Arc::new(Scales::new(&inventory)),
             warnings: Vec::new(),
             ended: BTreeMap::new(),
             workloads: Workloads::new(&inventory),

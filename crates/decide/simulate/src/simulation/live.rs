@@ -1,8 +1,11 @@
 //! Simulations that follow a cluster: its objects are set and removed one by one, and no pod is placed. Its kubelets admit or
 //! reject pods: a pod with a node runs until its status says otherwise.
 
+use std::sync::Arc;
+
 use berth_api::object::{LabelSelector, NamespacedName, Node, Pod, VolumeObject};
 use berth_api::read::Kind;
+use berth_control::budget::Scales;
 use berth_engine::DisruptionBudget;
 use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_rules::{KnownNamespaces, Selector};
@@ -152,6 +155,7 @@ impl Simulation {
             return false;
         }
         self.group_owners = group_owners(inventory);
+        self.scales = Arc::new(Scales::new(inventory));
         let workloads = Workloads::new(inventory);
         let are_others = workloads != self.workloads;
         self.workloads = workloads;

@@ -7,6 +7,7 @@ use berth_api::object::device::ResourceClaim;
 use berth_api::object::{
     GroupKey, GroupRules, NamespacedName, Node, Pod, PodDisruptionBudget, PodStatus, RuntimeClass, Shared,
 };
+use berth_control::budget::Scales;
 use berth_engine::{Cluster, DevicesOfNode, DisruptionBudget, GroupDisruption, Outcome, PreparedPod};
 use berth_input::policy::PlacementPolicy;
 use berth_rules::{KnownNamespaces, PodRules};
@@ -59,6 +60,8 @@ pub struct Simulation {
     pub(crate) budgets: Vec<DisruptionBudget>,
     /// The same as they were read.
     pub(crate) budget_objects: Arc<[PodDisruptionBudget]>,
+    /// Those of the controllers of pods, for budgets.
+    pub(crate) scales: Arc<Scales>,
     pub(super) warnings: Vec<String>,
     /// The pods of the input that have ended, apart from those that a node rejected and no controller replaces.
     pub(super) ended: BTreeMap<NamespacedName, Shared<PodStatus>>,

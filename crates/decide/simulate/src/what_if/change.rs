@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::device::ResourceClaim;
 use berth_api::object::volume::CsiNode;
-use berth_api::object::{DeviceObject, NamespacedName, Node, Pod, Taint, UNSCHEDULABLE_TAINT, VolumeObject};
+use berth_api::object::{DeviceObject, NamespacedName, Node, Pod, Taint, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::labels::HOSTNAME;
+use berth_control::taints::{Stay, stay, taint_cordoned};
 use berth_input::inventory::{Entry, Inventory};
-use berth_rules::{TaintEffect, TolerationRule};
+use berth_rules::TaintEffect;
 use jiff::Timestamp;
 
 use super::departures::Departures;
@@ -106,6 +108,7 @@ impl Change {
         inventory: &mut Inventory,
         departures: &mut Departures,
         now: Timestamp,
+        gates: FeatureGates,
     ) -> Result<(), ChangeError> {
         match self {
             Change::RemoveNode(name) => {
@@ -124,9 +127,7 @@ impl Change {
                 remove_nodes(inventory, departures, has_label);
             }
             Change::Drain(name) => {
-                let node = node_mut(inventory, name)?;
-                node.spec.unschedulable = true;
-                let node = node.clone();
+                let node = cordon(inventory, name, true)?.clone();
                 let why = format!("has no controller: draining {name} deletes it");
                 // Pods that are being deleted are gone soon.
                 departures.leave(inventory, std::slice::from_ref(&node), &why, |pod| {
@@ -134,13 +135,8 @@ impl Change {
                 });
                 departures.evict(inventory, name, &why, |pod| !pod.belongs_to_node());
             }
-            Change::Cordon(name) => node_mut(inventory, name)?.spec.unschedulable = true,
-            Change::Uncordon(name) => {
-                let spec = &mut node_mut(inventory, name)?.spec;
-                spec.unschedulable = false;
-                // The node controller removes it.
-                spec.taints.retain(|taint| taint.key != UNSCHEDULABLE_TAINT);
-            }
+            Change::Cordon(name) => _ = cordon(inventory, name, true)?,
+            Change::Uncordon(name) => _ = cordon(inventory, name, false)?,
             Change::AddNodes { n_nodes, like } => {
                 let like = find_node(inventory, like)?.clone();
                 add_nodes_like(inventory, &like, *n_nodes);
@@ -159,14 +155,9 @@ impl Change {
                 let node = node.clone();
                 if TaintEffect::parse(&taint.effect) == TaintEffect::NoExecute {
                     let why = format!("has no controller: the taint {} on {name} deletes it", taint.key);
-                    let tolerates = |pod: &Pod| {
-                        let mut tolerations = pod.spec.tolerations.iter();
-                        // A toleration with a time limit only postpones the eviction.
-                        tolerations.any(|t| {
-                            t.toleration_seconds.is_none() && TolerationRule::parse(t).tolerates(taint)
-                        })
-                    };
-                    departures.leave(inventory, std::slice::from_ref(&node), &why, |pod| !tolerates(pod));
+                    // A toleration with a time limit only postpones the eviction.
+                    let leaves = |pod: &Pod| stay(&pod.spec.tolerations, taint, gates) != Stay::Forever;
+                    departures.leave(inventory, std::slice::from_ref(&node), &why, leaves);
                 }
             }
             Change::RemoveTaint { node, key, effect } => {
@@ -271,6 +262,18 @@ pub(crate) fn find_node<'a>(inventory: &'a Inventory, name: &str) -> Result<&'a 
 fn node_mut<'a>(inventory: &'a mut Inventory, name: &str) -> Result<&'a mut Node, ChangeError> {
     let position = position(inventory, name)?;
     Ok(&mut inventory.nodes[position].object)
+}
+
+/// Cordons a node, or ends that. The node controller follows at once.
+fn cordon<'a>(
+    inventory: &'a mut Inventory,
+    name: &str,
+    is_cordoned: bool,
+) -> Result<&'a Node, ChangeError> {
+    let node = node_mut(inventory, name)?;
+    node.spec.unschedulable = is_cordoned;
+    taint_cordoned(&mut node.spec);
+    Ok(node)
 }
 
 fn position(inventory: &Inventory, name: &str) -> Result<usize, ChangeError> {

@@ -29,7 +29,7 @@ use serde::Serialize;
 
 use self::before::Before;
 use self::departures::Departures;
-use crate::simulation::{Budget, Simulation, SimulationError, SimulationOptions};
+use crate::simulation::{Simulation, SimulationError, SimulationOptions, budgets_of};
 
 pub use crate::simulation::BlockedEviction;
 pub use crate::simulation::evicted_by_drain;
@@ -109,9 +109,10 @@ impl WhatIf {
     /// The changed object does not exist, or cannot be changed in this way. No other change is lost.
     pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> {
         self.changes();
+        let gates = self.options.settings.config.feature_gates;
         let ran = pods_with_claims(&self.inventory);
         let moved = self.moved_with_devices(change);
-        let applied = change.apply(&mut self.inventory, &mut self.departures, self.now);
+        let applied = change.apply(&mut self.inventory, &mut self.departures, self.now, gates);
         release_claims(&mut self.inventory, &ran);
         if let (Ok(()), Some((simulation, uid))) = (&applied, moved) {
             let is_of_pod = |claim: &&ResourceClaim| claim.status.is_reserved_for(&uid);
@@ -194,7 +195,7 @@ impl WhatIf {
             State::Changed(before) => {
                 let evictions = std::mem::take(&mut departures.evictions);
                 let ran = |pod: &NamespacedName| before.nodes.contains_key(pod);
-                let budgets = Budget::of(&inventory, &evictions, ran);
+                let budgets = budgets_of(&inventory, &evictions, ran);
                 (Simulation::before_rollouts(inventory, options)?, before, evictions, budgets)
             }
         };

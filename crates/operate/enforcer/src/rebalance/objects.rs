@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget};
+use berth_control::budget::Scales;
 use berth_engine::Cluster;
 use berth_input::config::DEFAULT_SCHEDULER_NAME;
 use berth_mirror::Change;
@@ -125,6 +126,8 @@ impl Objects {
             running: running.collect(),
             pending,
             budgets: self.budgets.values().collect(),
+            // The disruption controller has counted them.
+            scales: &Scales::default(),
         })
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use berth_api::fenceposts::evicts_unready;
-use berth_api::object::{NamespacedName, Pod, PodDisruptionBudget};
+use berth_api::object::{NamespacedName, Pod};
+use berth_control::budget::{Budget, Scales};
 use berth_engine::Outcome;
 use berth_input::inventory::Inventory;
-use berth_rules::Selector;
 use serde::Serialize;
 
 use super::Steps;
@@ -39,87 +38,29 @@ pub struct BlockedEviction {
     pub message: String,
 }
 
-/// A disruption budget of pods that are to be evicted.
-#[derive(Clone)]
-pub(crate) struct Budget {
-    name: NamespacedName,
-    selector: Selector,
-    unhealthy_pod_eviction_policy: String,
-    /// Number of its pods that must stay healthy.
-    desired: i64,
-    /// How many of its healthy pods may go, if no other pod becomes healthy or unhealthy. Less than 0 if pods are missing.
-    spare: i64,
-    /// Number of its pods that were healthy before the changes.
-    n_healthy: i64,
-}
-
-impl Budget {
-    /// The budgets of the pods that are to be evicted. `ran` says which pods ran before the changes.
-    pub fn of(
-        inventory: &Inventory,
-        evictions: &[Eviction],
-        ran: impl Fn(&NamespacedName) -> bool,
-    ) -> Vec<Budget> {
-        let evicted: HashSet<&NamespacedName> = evictions.iter().map(|eviction| &eviction.pod).collect();
-        let pods = || inventory.pods.iter().map(|entry| &entry.object).filter(|pod| !pod.is_terminal());
-        let evicted: Vec<&Pod> =
-            pods().filter(|pod| evicted.contains(&pod.metadata.namespaced_name())).collect();
-        let budgets = inventory.pod_disruption_budgets.iter().map(|entry| &entry.object);
-        let budgets = budgets.filter_map(|object| {
-            let selector = Selector::parse(object.spec.selector.as_ref()).unwrap_or(Selector::Nothing);
-            let namespace = object.metadata.namespace.as_str();
-            let covers = |pod: &&Pod| is_covered(namespace, &selector, pod);
-            if !evicted.iter().any(covers) {
-                return None;
-            }
-            let (mut n_pods, mut n_healthy) = (0, 0);
-            for pod in pods().filter(covers).filter(|pod| !pod.metadata.is_deleting()) {
-                n_pods += 1;
-                n_healthy += i64::from(ran(&pod.metadata.namespaced_name()) && !pod.is_unready());
-            }
-            let desired = desired(object, n_pods);
-            Some(Budget {
-                name: object.metadata.namespaced_name(),
-                spare: spare(object, desired, n_healthy),
-                unhealthy_pod_eviction_policy: object.spec.unhealthy_pod_eviction_policy.clone(),
-                desired,
-                selector,
-                n_healthy,
-            })
-        });
-        budgets.collect()
+/// The budgets of the pods that are to be evicted. `ran` says which pods ran before the changes.
+pub(crate) fn budgets_of(
+    inventory: &Inventory,
+    evictions: &[Eviction],
+    ran: impl Fn(&NamespacedName) -> bool,
+) -> Vec<Budget> {
+    let evicted: HashSet<&NamespacedName> = evictions.iter().map(|eviction| &eviction.pod).collect();
+    let pods = || inventory.pods.iter().map(|entry| &entry.object);
+    let evicted: Vec<&Pod> =
+        pods().filter(|pod| evicted.contains(&pod.metadata.namespaced_name())).collect();
+    if evicted.is_empty() {
+        return Vec::new();
     }
-
-    fn covers(&self, pod: &Pod) -> bool {
-        is_covered(self.name.namespace(), &self.selector, pod)
-    }
-
-    /// Whether a pod that is not ready may go if so many of the healthy ones may.
-    fn evicts_unready(&self, spare: i64) -> bool {
-        evicts_unready(&self.unhealthy_pod_eviction_policy, self.desired + spare, self.desired)
-    }
-}
-
-/// As in the API server: an empty selector covers all pods of the namespace.
-fn is_covered(namespace: &str, selector: &Selector, pod: &Pod) -> bool {
-    let labels = &pod.metadata.labels;
-    namespace == pod.metadata.namespace && selector.matches(|key| labels.get(key).map(String::as_str))
-}
-
-/// How many pods must stay healthy, as the disruption controller says in the status, or would say if it has said nothing so far.
-fn desired(budget: &PodDisruptionBudget, n_pods: i32) -> i64 {
-    budget.status.desired_healthy.unwrap_or_else(|| budget.spec.desired_healthy(n_pods)).into()
-}
-
-/// How many pods may go, by the status as well.
-fn spare(budget: &PodDisruptionBudget, desired: i64, n_healthy: i64) -> i64 {
-    let status = &budget.status;
-    match (status.disruptions_allowed, status.current_healthy) {
-        (Some(allowed), _) if allowed > 0 => i64::from(allowed),
-        (Some(_), Some(current)) => (i64::from(current) - desired).min(0),
-        (Some(_), None) => 0,
-        (None, _) => n_healthy - desired,
-    }
+    let scales = Scales::new(inventory);
+    let budgets = inventory.pod_disruption_budgets.iter().map(|entry| (&entry.object, Budget::new(&entry.object)));
+    let budgets = budgets.filter(|(_, budget)| evicted.iter().any(|pod| budget.covers(pod)));
+    let counted = budgets.map(|(object, mut budget)| {
+        let covered: Vec<&Pod> = pods().filter(|pod| budget.covers(pod)).collect();
+        let is_healthy = |pod: &Pod| ran(&pod.metadata.namespaced_name()) && !pod.is_unready();
+        budget.count(object, &scales, covered.iter().map(|pod| (*pod, is_healthy(pod))));
+        budget
+    });
+    counted.collect()
 }
 
 /// The evictions that are still to be made.
@@ -171,7 +112,7 @@ impl Evictions {
 
     /// How many pods of each budget may be evicted now.
     fn spare(&self, simulation: &Simulation) -> Vec<i64> {
-        let mut spare: Vec<i64> = self.budgets.iter().map(|b| b.spare - b.n_healthy).collect();
+        let mut healthy = vec![0; self.budgets.len()];
         let mut of_namespace: HashMap<&str, Vec<usize>> = HashMap::new();
         for (i, budget) in self.budgets.iter().enumerate() {
             of_namespace.entry(budget.name.namespace()).or_default().push(i);
@@ -180,9 +121,9 @@ impl Evictions {
             let budgets = of_namespace.get(pod.pod.metadata.namespace.as_str()).into_iter().flatten();
             let is_counted =
                 |i: &&usize| !pod.pod.metadata.is_deleting() && self.budgets[**i].covers(&pod.pod);
-            budgets.filter(is_counted).for_each(|i| spare[*i] += 1);
+            budgets.filter(is_counted).for_each(|i| healthy[*i] += 1);
         }
-        spare
+        self.budgets.iter().zip(healthy).map(|(budget, n_healthy)| budget.allowed(n_healthy)).collect()
     }
 
     /// The evictions that are refused to the end.
@@ -197,9 +138,10 @@ impl Evictions {
             let budget = names.join(", ");
             let message = match of_pod.as_slice() {
                 [budget] => format!(
-                    "blocked by PodDisruptionBudget {}: {} disruptions allowed",
+                    "blocked by PodDisruptionBudget {}: {} disruptions allowed{}",
                     budgets[*budget].name.name(),
-                    spare[*budget]
+                    spare[*budget],
+                    budgets[*budget].failure().map_or_else(String::new, |why| format!(", because {why}"))
                 ),
                 _ => format!(
                     "blocked: the API server evicts no pod that several PodDisruptionBudgets select ({budget})"

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;
 
 use berth_api::object::NamespacedName;
+use berth_control::budget::Budget;
 use berth_engine::{Equivalence, Outcome, PreparedPod};
 use jiff::Timestamp;
 
@@ -20,7 +21,7 @@ use super::rollout::{Rollout, Strategy};
 use super::state::Simulation;
 
 pub use evictions::BlockedEviction;
-pub(crate) use evictions::{Budget, Eviction};
+pub(crate) use evictions::{Eviction, budgets_of};
 
 /// Pods that the steps of all rollouts look at, at most: each step of a StatefulSet or DaemonSet looks at all of its pods.
 const MAX_LOOKS: usize = 1_000_000_000;
