@@ -48,7 +48,10 @@ pub fn demand<'a>(
             Scale::Of(name, n) => _ = wanted.insert(name, i64::from(n)),
             Scale::OfItsPods(name) => *wanted.entry(name).or_default() += 1,
             Scale::No => {
-                return Err(format!("{} {} has no scale: use an integer minAvailable", owner.kind, owner.name));
+                return Err(format!(
+                    "{} {} has no scale: use an integer minAvailable",
+                    owner.kind, owner.name
+                ));
             }
         }
     }
@@ -78,8 +81,7 @@ impl Scales {
     pub fn new(inventory: &Inventory) -> Scales {
         let known = inventory.workloads.iter().filter_map(|entry| {
             let (workload, metadata) = (&entry.object, entry.object.metadata());
-            let key =
-                (metadata.namespace.clone(), workload.kind().name().to_owned(), metadata.name.clone());
+            let key = (metadata.namespace.clone(), workload.kind().name().to_owned(), metadata.name.clone());
             let known = match metadata.controller() {
                 Some(owner) => Known::Owned(owner.clone()),
                 None => Known::Replicas(replicas(workload)?),
@@ -182,7 +184,8 @@ impl Budget {
     /// Whether a pod that is not ready may go if so many of the healthy ones may.
     pub fn evicts_unready(&self, allowed: i64) -> bool {
         // Nothing is known of a budget that cannot be counted: it is not met.
-        let (n_healthy, desired) = self.desired.as_ref().map_or((0, 0), |desired| (desired + allowed, *desired));
+        let (n_healthy, desired) =
+            self.desired.as_ref().map_or((0, 0), |desired| (desired + allowed, *desired));
         evicts_unready(&self.unhealthy_pod_eviction_policy, n_healthy, desired)
     }
 

@@ -30,8 +30,11 @@ impl<'a> Budgets<'a> {
         for (i, object) in objects.iter().enumerate() {
             by_namespace.entry(&object.metadata.namespace).or_default().push(i);
         }
-        let counted = |object: &&'a PodDisruptionBudget| {
-            Counted { object, budget: Budget::new(object), pods: Vec::new(), n_healthy: 0 }
+        let counted = |object: &&'a PodDisruptionBudget| Counted {
+            object,
+            budget: Budget::new(object),
+            pods: Vec::new(),
+            n_healthy: 0,
         };
         Budgets { all: objects.iter().map(counted).collect(), by_namespace }
     }

@@ -265,11 +265,7 @@ fn node_mut<'a>(inventory: &'a mut Inventory, name: &str) -> Result<&'a mut Node
 }
 
 /// Cordons a node, or ends that. The node controller follows at once.
-fn cordon<'a>(
-    inventory: &'a mut Inventory,
-    name: &str,
-    is_cordoned: bool,
-) -> Result<&'a Node, ChangeError> {
+fn cordon<'a>(inventory: &'a mut Inventory, name: &str, is_cordoned: bool) -> Result<&'a Node, ChangeError> {
     let node = node_mut(inventory, name)?;
     node.spec.unschedulable = is_cordoned;
     taint_cordoned(&mut node.spec);

@@ -46,13 +46,13 @@ pub(crate) fn budgets_of(
 ) -> Vec<Budget> {
     let evicted: HashSet<&NamespacedName> = evictions.iter().map(|eviction| &eviction.pod).collect();
     let pods = || inventory.pods.iter().map(|entry| &entry.object);
-    let evicted: Vec<&Pod> =
-        pods().filter(|pod| evicted.contains(&pod.metadata.namespaced_name())).collect();
+    let evicted: Vec<&Pod> = pods().filter(|pod| evicted.contains(&pod.metadata.namespaced_name())).collect();
     if evicted.is_empty() {
         return Vec::new();
     }
     let scales = Scales::new(inventory);
-    let budgets = inventory.pod_disruption_budgets.iter().map(|entry| (&entry.object, Budget::new(&entry.object)));
+    let budgets =
+        inventory.pod_disruption_budgets.iter().map(|entry| (&entry.object, Budget::new(&entry.object)));
     let budgets = budgets.filter(|(_, budget)| evicted.iter().any(|pod| budget.covers(pod)));
     let counted = budgets.map(|(object, mut budget)| {
         let covered: Vec<&Pod> = pods().filter(|pod| budget.covers(pod)).collect();
