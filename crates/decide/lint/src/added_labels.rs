@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use berth_api::object::StringMap;
+use berth_input::expand::DesiredReplicas;
 use berth_input::inventory::{Workload, WorkloadSpec};
 use berth_rules::{PodSet, Requirement};
 use serde_json::Value;
@@ -27,7 +28,7 @@ pub(crate) struct AddedLabels {
 }
 
 impl AddedLabels {
-    pub(crate) fn of(workload: &Workload) -> AddedLabels {
+    pub(crate) fn of(workload: &Workload, desired: &DesiredReplicas<'_>) -> AddedLabels {
         let of_job = |manual_selector: bool, is_indexed: bool, n_first: i64| {
             let mut keys = if manual_selector { Vec::new() } else { OF_JOBS.to_vec() };
             keys.extend(is_indexed.then_some(COMPLETION_INDEX));
@@ -39,7 +40,7 @@ impl AddedLabels {
             WorkloadSpec::StatefulSet(set) => {
                 let start = set.spec.ordinals.as_ref().map_or(0, |ordinals| i64::from(ordinals.start));
                 let is_parallel = set.spec.pod_management_policy == "Parallel";
-                let n_first = if is_parallel { i64::from(set.spec.replicas.unwrap_or(1)) } else { 1 };
+                let n_first = if is_parallel { desired.of(workload).map_or(1, i64::from) } else { 1 };
                 let mut keys = vec!["controller-revision-hash"];
                 keys.extend(OF_SINGLE_PODS.iter().filter(|key| **key != COMPLETION_INDEX));
                 AddedLabels { keys, first: start..start.saturating_add(n_first) }

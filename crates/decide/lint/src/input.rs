@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use berth_api::object::{Pod, RuntimeClass};
 use berth_api::read::{Kind, SourceLocation};
 use berth_engine::{Cluster, Settings};
+use berth_input::expand::DesiredReplicas;
 use berth_input::inventory::{Entry, Inventory};
 use berth_input::policy::RequiredLabels;
 use berth_rules::admission::{known_runtime_classes, unknown_runtime_class};
@@ -82,10 +83,10 @@ impl<'a> LintInput<'a> {
             feature_gates: settings.config.feature_gates,
             runtime_classes: &runtime_classes,
         };
-        let owners = Workloads::new(inventory);
+        let (owners, desired) = (Workloads::new(inventory), DesiredReplicas::new(inventory));
         let workloads = inventory.workloads.iter().filter(|entry| is_linted(&entry.source));
         for entry in workloads.filter(|entry| owners.is_top_level(&entry.object)) {
-            match Subject::of_workload(entry, admission) {
+            match Subject::of_workload(entry, admission, &desired) {
                 Ok(subject) => subjects.push(subject),
                 Err(error) => rejected.push(InvalidObject {
                     object: entry.object.to_string(),
@@ -311,6 +312,7 @@ fn objects(inventory: &Inventory) -> Vec<Object<'_>> {
     add(&mut objects, &inventory.priority_classes);
     add(&mut objects, &inventory.runtime_classes);
     add(&mut objects, &inventory.pod_disruption_budgets);
+    add(&mut objects, &inventory.horizontal_pod_autoscalers);
     add(&mut objects, &inventory.pod_groups);
     add(&mut objects, &inventory.placement_policies);
     add(&mut objects, &inventory.volume_objects);

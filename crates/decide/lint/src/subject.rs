@@ -6,7 +6,7 @@ use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Affinity, Pod, RuntimeClass, Toleration};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
-use berth_input::expand::{ExpandError, daemon_tolerations, workload_pods};
+use berth_input::expand::{DesiredReplicas, ExpandError, daemon_tolerations, workload_pods};
 use berth_input::inventory::{Entry, Workload, WorkloadSpec};
 use berth_rules::admission::{
     AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes, validate_annotations,
@@ -120,12 +120,13 @@ impl<'a> Subject<'a> {
     pub(crate) fn of_workload(
         entry: &'a Entry<Workload>,
         admission: PodAdmission<'_>,
+        desired: &DesiredReplicas<'_>,
     ) -> Result<Subject<'a>, ExpandError> {
         let workload = &entry.object;
         let (kind, metadata) = (workload.kind(), workload.metadata());
         let mut written = workload_pods(entry)?.template;
         written.metadata.name.clone_from(&metadata.name);
-        let added = AddedLabels::of(workload);
+        let added = AddedLabels::of(workload, desired);
         added.add_to(&mut written.metadata.labels, workload, entry.order);
         if kind == Kind::DaemonSet {
             for (key, effect) in daemon_tolerations(written.spec.host_network) {
@@ -134,15 +135,11 @@ impl<'a> Subject<'a> {
             }
         }
         let replicas = match &workload.spec {
-            WorkloadSpec::Deployment(w) | WorkloadSpec::ReplicaSet(w) | WorkloadSpec::StatefulSet(w) => {
-                Some(w.spec.replicas)
-            }
-            WorkloadSpec::ReplicationController(w) => Some(w.spec.replicas),
-            WorkloadSpec::Job(job) => Some(job.spec.parallelism),
-            WorkloadSpec::CronJob(_) => Some(None),
-            WorkloadSpec::DaemonSet(_) => None,
+            WorkloadSpec::Job(job) => Some(job.spec.parallelism.unwrap_or(1)),
+            WorkloadSpec::CronJob(_) => Some(1),
+            _ => desired.of(workload),
         };
-        let replicas = replicas.map(|replicas| i64::from(replicas.unwrap_or(1)));
+        let replicas = replicas.map(i64::from);
         let template = match kind {
             Kind::CronJob => "spec.jobTemplate.spec.template.",
             _ => "spec.template.",

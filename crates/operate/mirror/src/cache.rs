@@ -120,7 +120,7 @@ impl CacheSync {
         changes: &mut Vec<Change>,
     ) {
         let fingerprints = &self.fingerprints;
-        let n_members = |workload: &Workload| members_of_workload(workload, kind);
+        let n_members = |workload: &Workload| members_of_workload(workload, kind, workload.spec.replicas);
         let fingerprint =
             |workload: &Workload| fingerprints.of(&(&workload.spec.selector, n_members(workload)));
         let entries = match kind {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use berth_api::object::{NamespacedName, Pod, Taint};
 use berth_api::read::{Kind, Manifest, collect_manifests};
-use berth_input::inventory::{Inventory, WorkloadSpec};
+use berth_input::inventory::Inventory;
 use berth_simulate::what_if::{Change, evicted_by_drain};
 
 use berth_api::syntax::format::counted;
@@ -349,12 +349,5 @@ fn label(inventory: &Inventory, node: &str, key: &str) -> Option<String> {
 fn replicas(inventory: &Inventory, kind: Kind, name: &NamespacedName) -> Option<i32> {
     let mut workloads = inventory.workloads.iter().map(|entry| &entry.object);
     let workload = workloads.find(|w| w.kind() == kind && w.metadata().namespaced_name() == *name)?;
-    let replicas = match &workload.spec {
-        WorkloadSpec::Deployment(w) | WorkloadSpec::ReplicaSet(w) | WorkloadSpec::StatefulSet(w) => {
-            w.spec.replicas
-        }
-        WorkloadSpec::ReplicationController(w) => w.spec.replicas,
-        WorkloadSpec::DaemonSet(_) | WorkloadSpec::Job(_) | WorkloadSpec::CronJob(_) => return None,
-    };
-    Some(replicas.unwrap_or(1))
+    Some(workload.spec.replicas()?.unwrap_or(1))
 }

@@ -112,6 +112,38 @@ pub struct ReplicationControllerSpec {
     pub template: Value,
 }
 
+/// HorizontalPodAutoscaler (`autoscaling`, all versions): what it scales, and within which bounds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HorizontalPodAutoscaler {
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: ObjectMeta,
+    #[serde(deserialize_with = "nullable")]
+    pub spec: HorizontalPodAutoscalerSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HorizontalPodAutoscalerSpec {
+    #[serde(deserialize_with = "nullable")]
+    pub scale_target_ref: ScaleTargetRef,
+    /// 1 when absent.
+    pub min_replicas: Option<i32>,
+    #[serde(deserialize_with = "nullable")]
+    pub max_replicas: i32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ScaleTargetRef {
+    #[serde(deserialize_with = "nullable")]
+    pub api_version: String,
+    #[serde(deserialize_with = "nullable")]
+    pub kind: String,
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+}
+
 /// Job (`batch/v1`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

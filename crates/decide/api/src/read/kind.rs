@@ -31,6 +31,7 @@ pub enum Kind {
     /// `scheduling.x-k8s.io` PodGroup.
     CoschedulingPodGroup,
     PodDisruptionBudget,
+    HorizontalPodAutoscaler,
     /// An object that decides where pods with volumes may run.
     Volume(VolumeKind),
     /// An object of dynamic resource allocation.
@@ -67,6 +68,7 @@ impl Kind {
             (SCHEDULING_GROUP, "CompositePodGroup") => Kind::CompositePodGroup,
             (COSCHEDULING_GROUP, "PodGroup") => Kind::CoschedulingPodGroup,
             ("policy", "PodDisruptionBudget") => Kind::PodDisruptionBudget,
+            ("autoscaling", "HorizontalPodAutoscaler") => Kind::HorizontalPodAutoscaler,
             ("resource.k8s.io", "ResourceSlice") => Kind::Device(DeviceKind::ResourceSlice),
             ("resource.k8s.io", "DeviceClass") => Kind::Device(DeviceKind::DeviceClass),
             ("resource.k8s.io", "ResourceClaim") => Kind::Device(DeviceKind::ResourceClaim),
@@ -139,6 +141,7 @@ impl Kind {
             Kind::CompositePodGroup => resource::COMPOSITE_POD_GROUPS,
             Kind::CoschedulingPodGroup => resource::COSCHEDULING_POD_GROUPS,
             Kind::PodDisruptionBudget => resource::POD_DISRUPTION_BUDGETS,
+            Kind::HorizontalPodAutoscaler => resource::HORIZONTAL_POD_AUTOSCALERS,
             Kind::PlacementPolicy => resource::PLACEMENT_POLICIES,
             Kind::ClusterPlacementPolicy => resource::CLUSTER_PLACEMENT_POLICIES,
             Kind::Volume(kind) => kind.resource(),

@@ -25,6 +25,7 @@ mod error;
 mod job;
 mod names;
 mod ownership;
+mod replicas;
 mod rollout;
 mod selector;
 mod template;
@@ -35,6 +36,7 @@ pub use deletion_order::{DELETION_COST, Replica};
 pub use error::ExpandError;
 pub use job::COMPLETION_INDEX;
 pub use names::{suffix, synthetic_uid};
+pub use replicas::{DesiredReplicas, target as autoscaler_target};
 pub use rollout::changes_template;
 pub use template::{WorkloadPods, workload_pods};
 
@@ -113,6 +115,7 @@ pub fn expand(inventory: &Inventory) -> Result<Expansion, ExpandError> {
     let mut expander = Expander {
         inventory,
         ownership: Ownership::new(inventory),
+        desired: DesiredReplicas::new(inventory),
         next_suffixes: HashMap::new(),
         n_pods: 0,
         to_replace: Vec::new(),
@@ -127,6 +130,7 @@ pub fn expand(inventory: &Inventory) -> Result<Expansion, ExpandError> {
 struct Expander<'a> {
     inventory: &'a Inventory,
     ownership: Ownership<'a>,
+    desired: DesiredReplicas<'a>,
     /// Numbers for suffixes, by namespace and prefix.
     next_suffixes: HashMap<(String, String), u64>,
     /// Pods so far, those with large templates several times.
@@ -157,7 +161,7 @@ impl<'a> Expander<'a> {
         deployment: &'a WorkloadObject,
     ) -> Result<(), ExpandError> {
         let metadata = &deployment.metadata;
-        let wanted = context.count("spec.replicas", deployment.spec.replicas)?;
+        let wanted = self.replicas(context)?;
         let mut selector = selector::of_workload(context, deployment)?;
 
         let sets = self.ownership.workloads_of(Kind::Deployment, metadata);
@@ -197,7 +201,7 @@ impl<'a> Expander<'a> {
         let metadata = &set.metadata;
         let selector = selector::of_workload(context, set)?;
         self.add_selector(Kind::ReplicaSet, metadata, selector);
-        let wanted = context.count("spec.replicas", set.spec.replicas)?;
+        let wanted = self.replicas(context)?;
         if self.ownership.has_owner_of(metadata) {
             return Ok(());
         }
@@ -213,7 +217,7 @@ impl<'a> Expander<'a> {
         controller: &'a ReplicationController,
     ) -> Result<(), ExpandError> {
         let metadata = &controller.metadata;
-        let wanted = context.count("spec.replicas", controller.spec.replicas)?;
+        let wanted = self.replicas(context)?;
         let owner = context.owner();
         let draft = self.draft(context, &controller.spec.template, "spec.template", &owner)?;
         let selector = selector::of_replication_controller(context, controller, &draft.pod.metadata.labels)?;
@@ -224,7 +228,7 @@ impl<'a> Expander<'a> {
 
     fn stateful_set(&mut self, context: Context<'a>, set: &'a WorkloadObject) -> Result<(), ExpandError> {
         let metadata = &set.metadata;
-        let wanted = context.count("spec.replicas", set.spec.replicas)?;
+        let wanted = self.replicas(context)?;
         let start = set.spec.ordinals.as_ref().map_or(0, |ordinals| ordinals.start);
         let start = context.count("spec.ordinals.start", Some(start))?;
         let selector = selector::of_workload(context, set)?;
@@ -346,6 +350,10 @@ impl<'a> Expander<'a> {
                 return name;
             }
         }
+    }
+
+    fn replicas(&self, context: Context<'a>) -> Result<i64, ExpandError> {
+        context.count("spec.replicas", self.desired.of(&context.entry.object))
     }
 
     fn check_limit(

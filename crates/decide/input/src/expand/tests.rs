@@ -32,6 +32,51 @@ fn the_memory_of_replicas_is_limited() {
     assert!(error(&text).contains("30000 more pods with a template of 78 KiB"), "{}", error(&text));
 }
 
+#[test]
+fn an_autoscaled_workload_counted_as_one_pod() {
+    let autoscaler = |target: &str, bounds: &str| {
+        format!(
+            "---\n{{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {{name: web}}, \
+             spec: {{scaleTargetRef: {{{target}, name: web}}, {bounds}}}}}\n"
+        )
+    };
+    let deployment = "apiVersion: apps/v1, kind: Deployment";
+    for (kind, replicas, target, bounds, n_pods) in [
+        ("Deployment", "", deployment, "minReplicas: 3, maxReplicas: 9", 3),
+        ("Deployment", "replicas: 2,", deployment, "minReplicas: 3, maxReplicas: 9", 3),
+        ("Deployment", "replicas: 5,", deployment, "minReplicas: 3, maxReplicas: 9", 5),
+        ("Deployment", "replicas: 12,", deployment, "minReplicas: 3, maxReplicas: 9", 9),
+        ("Deployment", "replicas: 0,", deployment, "minReplicas: 3, maxReplicas: 9", 0),
+        ("Deployment", "", deployment, "maxReplicas: 9", 1),
+        ("Deployment", "replicas: 2,", deployment, "minReplicas: 0, maxReplicas: 1", 1),
+        ("Deployment", "", deployment, "minReplicas: 3, maxReplicas: 2", 1),
+        ("Deployment", "", "apiVersion: apps/v1, kind: StatefulSet", "minReplicas: 3, maxReplicas: 9", 1),
+        ("StatefulSet", "", "apiVersion: apps/v1, kind: StatefulSet", "minReplicas: 3, maxReplicas: 9", 3),
+        ("ReplicaSet", "", "apiVersion: apps/v1, kind: ReplicaSet", "minReplicas: 3, maxReplicas: 9", 3),
+        (
+            "ReplicationController",
+            "",
+            "apiVersion: v1, kind: ReplicationController",
+            "minReplicas: 3, maxReplicas: 9",
+            3,
+        ),
+    ] {
+        let text = workload(kind, "", replicas) + &autoscaler(target, bounds);
+        assert_eq!(expanded(&text).len(), n_pods, "{kind} {replicas} {target} {bounds}");
+    }
+    let mut inventory = Inventory::from_text(
+        &(workload("Deployment", "", "replicas: 5,")
+            + &autoscaler(deployment, "minReplicas: 3, maxReplicas: 9")),
+    )
+    .unwrap();
+    inventory.read(workload("Deployment", "", "").as_bytes(), "changed").unwrap();
+    assert_eq!(
+        expand(&inventory).unwrap().pods.len(),
+        5,
+        "kubectl apply leaves what the manifest leaves out"
+    );
+}
+
 fn names(text: &str) -> Vec<String> {
     expanded(text).into_iter().map(|made| made.pod.key()).collect()
 }

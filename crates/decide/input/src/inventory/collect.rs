@@ -13,9 +13,9 @@ use crate::policy::PlacementPolicy;
 use berth_api::object::device::ResourceClaimStatus;
 use berth_api::object::group::{CompositePodGroup, GroupWorkload, PodGroup};
 use berth_api::object::{
-    CronJob, DeviceClass, DeviceObject, Job, Monitor, Namespace, NetworkPolicy, Node, ObjectMeta, Pod,
-    PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass, ReplicationController, RuntimeClass,
-    Service, Shared, VolumeObject, Workload as WorkloadObject,
+    CronJob, DeviceClass, DeviceObject, HorizontalPodAutoscaler, Job, Monitor, Namespace, NetworkPolicy,
+    Node, ObjectMeta, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass,
+    ReplicationController, RuntimeClass, Service, Shared, VolumeObject, Workload as WorkloadObject,
 };
 use berth_api::read::document::Object;
 use berth_api::read::manifest::{DEFAULT_NAMESPACE, display_name};
@@ -46,6 +46,7 @@ pub struct Inventory {
     pub priority_classes: Vec<Entry<PriorityClass>>,
     pub runtime_classes: Vec<Entry<RuntimeClass>>,
     pub pod_disruption_budgets: Vec<Entry<PodDisruptionBudget>>,
+    pub horizontal_pod_autoscalers: Vec<Entry<HorizontalPodAutoscaler>>,
     /// Pod groups of both API groups.
     pub pod_groups: Vec<Entry<PodGroup>>,
     pub composite_pod_groups: Vec<Entry<CompositePodGroup>>,
@@ -150,6 +151,7 @@ impl Inventory {
         index.add(&mut self.priority_classes, |o| (Kind::PriorityClass, &o.metadata));
         index.add(&mut self.runtime_classes, |o| (Kind::RuntimeClass, &o.metadata));
         index.add(&mut self.pod_disruption_budgets, |o| (Kind::PodDisruptionBudget, &o.metadata));
+        index.add(&mut self.horizontal_pod_autoscalers, |o| (Kind::HorizontalPodAutoscaler, &o.metadata));
         index.add(&mut self.pod_groups, |o| {
             let kind = if o.controller.is_some() { "Workload" } else { "PodGroup" };
             (Kind::of(&o.api_version, kind).unwrap_or(Kind::PodGroup), &o.metadata)
@@ -290,6 +292,10 @@ impl Inventory {
                 {
                     budget.status = earlier.status;
                 }
+            }
+            Kind::HorizontalPodAutoscaler => {
+                let entry = self.take(kind, manifest, |o: &mut HorizontalPodAutoscaler| &mut o.metadata)?;
+                put(&mut self.horizontal_pod_autoscalers, entry);
             }
             Kind::PodGroup | Kind::CoschedulingPodGroup => {
                 let entry = self.take(kind, manifest, |o: &mut PodGroup| &mut o.metadata)?;

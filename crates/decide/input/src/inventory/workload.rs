@@ -65,6 +65,19 @@ impl Workload {
     }
 }
 
+impl WorkloadSpec {
+    /// `spec.replicas` as written, if the kind has it. How many pods the workload has, [`DesiredReplicas`](crate::expand::DesiredReplicas) says.
+    pub fn replicas(&self) -> Option<Option<i32>> {
+        match self {
+            WorkloadSpec::Deployment(w) | WorkloadSpec::ReplicaSet(w) | WorkloadSpec::StatefulSet(w) => {
+                Some(w.spec.replicas)
+            }
+            WorkloadSpec::ReplicationController(w) => Some(w.spec.replicas),
+            WorkloadSpec::DaemonSet(_) | WorkloadSpec::Job(_) | WorkloadSpec::CronJob(_) => None,
+        }
+    }
+}
+
 impl std::fmt::Display for Workload {
     /// `Deployment default/web`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

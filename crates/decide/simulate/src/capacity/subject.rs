@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use berth_api::object::{NamespacedName, ObjectMeta, Pod};
 use berth_api::read::Kind;
+use berth_input::expand::autoscaler_target;
 use berth_input::inventory::{Entry, Inventory, WorkloadSpec};
 
 use super::error::CapacityError;
@@ -104,7 +105,14 @@ impl Prepared {
                 }
                 let workload = &mut entry.object;
                 replicas_mut(workload).into_iter().for_each(|replicas| *replicas = Some(n_wanted));
-                (workload.metadata().namespace.clone(), workloads::name(workload))
+                // The question is how many fit, not how many there may be.
+                let (kind, name) = (workload.kind(), workload.metadata().namespaced_name());
+                let workload = workloads::name(workload);
+                inventory.horizontal_pod_autoscalers.retain(|Entry { object, .. }| {
+                    object.metadata.namespace != name.namespace()
+                        || autoscaler_target(object) != Some((kind, name.name()))
+                });
+                (name.namespace().to_owned(), workload)
             }
             Origin::Pod(entry) => {
                 let mut entry = Entry { order: usize::MAX, ..Entry::clone(entry) };

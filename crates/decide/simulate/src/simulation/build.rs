@@ -9,7 +9,7 @@ use berth_api::read::{Kind, SourceLocation};
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_control::budget::Scales;
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
-use berth_input::expand::{ExpandError, OwnerSelector, expand};
+use berth_input::expand::{DesiredReplicas, ExpandError, OwnerSelector, expand};
 use berth_input::inventory::{Entry, Inventory, Workload};
 use berth_input::policy::{PolicySet, changes};
 use berth_rules::admission::{
@@ -196,7 +196,7 @@ impl Simulation {
                 .collect(),
             budget_objects: inventory.pod_disruption_budgets.iter().map(|b| b.object.clone()).collect(),
             scales: Arc::new(Scales::new(&inventory)),
-            warnings: Vec::new(),
+            warnings: DesiredReplicas::new(&inventory).warnings(&inventory),
             ended: BTreeMap::new(),
             workloads: Workloads::new(&inventory),
             nodes: BTreeMap::new(),

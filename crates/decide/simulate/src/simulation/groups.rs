@@ -11,6 +11,7 @@ use berth_api::object::group::{
 };
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Pod};
 use berth_engine::{Group, GroupDisruption, GroupLevel, GroupOutcome, Outcome, PreparedPod, RelaxedPod};
+use berth_input::expand::DesiredReplicas;
 use berth_input::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_rules::admission::Priority;
 
@@ -375,17 +376,19 @@ impl Simulation {
 
 /// How many pods the owners of an input have at one time.
 pub(super) fn group_owners(inventory: &Inventory) -> BTreeMap<GroupKey, usize> {
+    let desired = DesiredReplicas::new(inventory);
     let owner = |entry: &Entry<Workload>| {
         let workload = &entry.object;
+        let replicas = desired.of(workload);
         let (owner, n) = match &workload.spec {
             WorkloadSpec::ReplicaSet(w) => {
-                (GroupOwner::ReplicaSet, members_of_workload(w, GroupOwner::ReplicaSet))
+                (GroupOwner::ReplicaSet, members_of_workload(w, GroupOwner::ReplicaSet, replicas))
             }
             WorkloadSpec::StatefulSet(w) => {
-                (GroupOwner::StatefulSet, members_of_workload(w, GroupOwner::StatefulSet))
+                (GroupOwner::StatefulSet, members_of_workload(w, GroupOwner::StatefulSet, replicas))
             }
-            WorkloadSpec::ReplicationController(w) => {
-                (GroupOwner::ReplicationController, n_replicas(w.spec.replicas))
+            WorkloadSpec::ReplicationController(_) => {
+                (GroupOwner::ReplicationController, n_replicas(replicas))
             }
             WorkloadSpec::Job(w) => (GroupOwner::Job, members_of_job(w)),
             WorkloadSpec::Deployment(_) | WorkloadSpec::DaemonSet(_) | WorkloadSpec::CronJob(_) => {

@@ -150,6 +150,7 @@ impl Simulation {
             Kind::ReplicationController,
             Kind::Job,
             Kind::CronJob,
+            Kind::HorizontalPodAutoscaler,
         ];
         if !is_changed(&workloads) {
             return false;

@@ -6,7 +6,7 @@ use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
 use berth_api::rollout::stateful_set::{Member, Spec, max_unavailable};
 use berth_api::rollout::{Bounds, daemon_set};
-use berth_input::expand::{Expansion, target_node};
+use berth_input::expand::{DesiredReplicas, Expansion, target_node};
 use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 
 use super::pod::SimulatedPod;
@@ -145,21 +145,26 @@ impl Rollout {
         expansion.pods.iter().for_each(|pod| new.entry(pod.workload).or_default().push(&pod.pod));
         let pods = inventory.pods.iter().map(|entry| &entry.object);
         let pods: HashMap<_, _> = pods.map(|pod| (pod.metadata.namespaced_name(), pod)).collect();
+        let desired = DesiredReplicas::new(inventory);
         let rollout = |(workload, old): (usize, Vec<NamespacedName>)| {
             let old = old.iter().filter_map(|name| pods.get(name).copied()).collect::<Vec<_>>();
             let new = new.get(&workload).map_or(&[][..], Vec::as_slice);
-            (workload, Rollout::new(inventory, workload, &old, new))
+            (workload, Rollout::new(inventory, &desired, workload, &old, new))
         };
         rolled_out.into_iter().map(rollout).collect()
     }
 
     /// `old` are the pods that are to go, `new` those that are to come.
-    fn new(inventory: &Inventory, workload: usize, old: &[&Pod], new: &[&Pod]) -> Rollout {
+    fn new(
+        inventory: &Inventory,
+        desired: &DesiredReplicas<'_>,
+        workload: usize,
+        old: &[&Pod],
+        new: &[&Pod],
+    ) -> Rollout {
         let workload = &inventory.workloads[workload].object;
-        let replicas = match &workload.spec {
-            WorkloadSpec::Deployment(w) | WorkloadSpec::StatefulSet(w) => w.spec.replicas.unwrap_or(1).max(0),
-            _ => i32::try_from(new.len()).unwrap_or(i32::MAX),
-        };
+        let n_new = i32::try_from(new.len()).unwrap_or(i32::MAX);
+        let replicas = desired.of(workload).map_or(n_new, |replicas| replicas.max(0));
         let sets = replica_sets(inventory, old);
         let replica_set = |pod: &Pod| {
             let owner = pod.metadata.controller();
@@ -168,7 +173,7 @@ impl Rollout {
         Rollout {
             kind: workload.kind(),
             name: workload.metadata().namespaced_name(),
-            strategy: strategy(workload, new, old),
+            strategy: strategy(workload, replicas, new, old),
             wanted: replicas,
             old: old
                 .iter()
@@ -224,11 +229,10 @@ pub(crate) fn ordinal(pod: &str) -> Option<i64> {
     pod.rsplit_once('-')?.1.parse().ok()
 }
 
-fn strategy(workload: &Workload, new: &[&Pod], old: &[&Pod]) -> Strategy {
+fn strategy(workload: &Workload, replicas: i32, new: &[&Pod], old: &[&Pod]) -> Strategy {
     match &workload.spec {
         WorkloadSpec::StatefulSet(set) => {
             let spec = &set.spec;
-            let replicas = spec.replicas.unwrap_or(1).max(0);
             let start = spec.ordinals.as_ref().map_or(0, |ordinals| i64::from(ordinals.start.max(0)));
             let rolling = &spec.update_strategy.rolling_update;
             let ordinals = start..start + i64::from(replicas);
@@ -254,7 +258,6 @@ fn strategy(workload: &Workload, new: &[&Pod], old: &[&Pod]) -> Strategy {
         WorkloadSpec::Deployment(deployment) if deployment.spec.strategy.kind != "Recreate" => {
             let rolling = &deployment.spec.strategy.rolling_update;
             let (surge, unavailable) = (rolling.max_surge.as_deref(), rolling.max_unavailable.as_deref());
-            let replicas = deployment.spec.replicas.unwrap_or(1).max(0);
             Strategy::RollingUpdate(Bounds::of_deployment(surge, unavailable, replicas), None)
         }
         _ => Strategy::Recreate,

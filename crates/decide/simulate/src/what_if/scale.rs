@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
-use berth_input::expand::changes_template;
+use berth_input::expand::{DesiredReplicas, changes_template};
 use berth_input::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use jiff::Timestamp;
 
@@ -40,7 +40,11 @@ fn workload_mut<'a>(
     name: &NamespacedName,
 ) -> Option<&'a mut Workload> {
     let mut workloads = inventory.workloads.iter_mut().map(|entry| &mut entry.object);
-    workloads.find(|workload| workload.kind() == kind && workload.metadata().namespaced_name() == *name)
+    workloads.find(|workload| is_named(workload, kind, name))
+}
+
+fn is_named(workload: &Workload, kind: Kind, name: &NamespacedName) -> bool {
+    workload.kind() == kind && workload.metadata().namespaced_name() == *name
 }
 
 /// `spec.replicas`, if the kind has it.
@@ -77,8 +81,9 @@ pub(super) fn scale_replaced(
     name: &NamespacedName,
     now: Timestamp,
 ) {
-    let Some(workload) = workload_mut(inventory, kind, name) else { return };
-    let Some(n_replicas) = replicas_mut(workload).map(|n| n.unwrap_or(1)) else { return };
+    let mut workloads = inventory.workloads.iter().map(|entry| &entry.object);
+    let Some(workload) = workloads.find(|workload| is_named(workload, kind, name)) else { return };
+    let Some(n_replicas) = DesiredReplicas::new(inventory).of(workload) else { return };
     let n_replicas = usize::try_from(n_replicas).unwrap_or(0);
     if kind == Kind::Deployment && changes_template(workload) {
         let pods = replicas_of(inventory, kind, name);
@@ -163,7 +168,8 @@ fn scale_without_template(
     let Some(first) = pods.first() else {
         return Err(ChangeError::no_workload(inventory, kind, name));
     };
-    let n_replicas = usize::from(n_replicas);
+    let n_replicas = DesiredReplicas::new(inventory).bounded(kind, name, i32::from(n_replicas));
+    let n_replicas = usize::try_from(n_replicas).unwrap_or(0);
     add_copies(inventory, *first, n_replicas.saturating_sub(pods.len()), name.name());
     delete_down_to(inventory, departures, kind, name, n_replicas, now);
     Ok(())

@@ -231,6 +231,21 @@ fn a_workload_is_scaled_in_both_directions() {
 }
 
 #[test]
+fn an_autoscaled_workload_was_scaled_below_its_floor() {
+    let autoscaler = "---\n{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web}, spec: {minReplicas: 3,
+  maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}\n";
+    let inventory =
+        || Inventory::from_text(&(DEPLOYMENT.to_owned() + autoscaler)).expect("the text is well-formed");
+    let Changed { outcome: down, simulation } = changed(inventory(), &[scale(1)]);
+    assert_eq!((down.n_unmoved, down.scaled_down.len()), (3, 0));
+    let warning = "Deployment default/web: spec.replicas is 1, and HorizontalPodAutoscaler web keeps it from 3 to 4: 3 pods are counted";
+    assert_eq!(simulation.warnings(), [warning]);
+    let up = changed(inventory(), &[scale(9)]).outcome;
+    assert_eq!(up.n_unmoved + up.moved.len() + up.unplaced.len(), 4);
+    assert_eq!(changed(inventory(), &[scale(0)]).outcome.scaled_down.len(), 3, "0 switches it off");
+}
+
+#[test]
 fn the_pods_of_a_new_template_have_the_names_of_those_that_they_replace() {
     let inventory = Inventory::from_text(DEPLOYMENT).expect("the text is well-formed");
     let mut what_if = WhatIf::new(inventory, SimulationOptions::default(), Timestamp::UNIX_EPOCH)

@@ -122,10 +122,10 @@ impl GroupOwner {
 }
 
 /// How many pods a ReplicaSet, a ReplicationController or a StatefulSet has at one time. A StatefulSet that creates a pod when the one
-/// before is ready has no group: 1.
-pub fn members_of_workload(workload: &Workload, owner: GroupOwner) -> usize {
+/// before is ready has no group: 1. `replicas` is its number of pods.
+pub fn members_of_workload(workload: &Workload, owner: GroupOwner, replicas: Option<i32>) -> usize {
     let is_ordered = owner == GroupOwner::StatefulSet && workload.spec.pod_management_policy != "Parallel";
-    if is_ordered { 1 } else { n_replicas(workload.spec.replicas) }
+    if is_ordered { 1 } else { n_replicas(replicas) }
 }
 
 /// `replicas` of a workload: 1 when absent.
@@ -297,7 +297,8 @@ mod tests {
         let limited = json!({"parallelism": 3, "completions": 5});
         assert_eq!([0, 2, 3, 5].map(|succeeded| job(limited.clone(), succeeded)), [3, 3, 2, 0]);
         let members = |spec: Value, owner| {
-            members_of_workload(&serde_json::from_value(json!({"spec": spec})).unwrap(), owner)
+            let workload: Workload = serde_json::from_value(json!({"spec": spec})).unwrap();
+            members_of_workload(&workload, owner, workload.spec.replicas)
         };
         assert_eq!(members(json!({}), GroupOwner::ReplicaSet), 1);
         assert_eq!(members(json!({"replicas": 3}), GroupOwner::ReplicaSet), 3);
