@@ -55,6 +55,9 @@ pub struct LintInput<'a> {
     n_begun: Cell<usize>,
     /// The nodes alone, for simulated rollouts; made at the first one.
     pub(crate) empty_cluster: RefCell<Option<Cluster>>,
+    /// The nodes with their resources and cordons, for simulated placements; made at the first one.
+    pub(crate) given_cluster: RefCell<Option<Cluster>>,
+    pub(crate) owners: Workloads,
     pub(crate) review: Option<&'a Review<'a>>,
     pub(crate) annotation_readers: &'a [String],
     /// Why the API server is known to be a standard one, which does not have the fields of the proposals; none if it has them,
@@ -120,6 +123,8 @@ impl<'a> LintInput<'a> {
             namespaces,
             population,
             empty_cluster: RefCell::default(),
+            given_cluster: RefCell::default(),
+            owners,
             review,
             annotation_readers: &[],
             standard_api_server: match settings.extensions {

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use berth_api::object::{Node, ResourceList};
 use berth_rules::{
-    Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, PodRules, Requirement, Selector, TaintEffect,
-    Tolerations,
+    Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, PodRules, Requirement, Selector, SpreadConstraint,
+    TaintEffect, Tolerations,
 };
 
 use crate::subject::Subject;
@@ -38,9 +38,12 @@ pub(crate) struct Nodes<'a> {
 pub(crate) struct Eligible<'a> {
     /// Positions, ascending.
     pub(crate) nodes: Vec<usize>,
+    /// Those that the node selector and the node affinity match, whatever their taints.
+    pub(crate) matching: Vec<usize>,
     /// Those of the first nodes with each different list of resources.
     pub(crate) sizes: Vec<usize>,
     domains: RefCell<HashMap<String, Rc<BTreeSet<&'a str>>>>,
+    has_closed: RefCell<HashMap<(String, bool, bool), bool>>,
 }
 
 impl<'a> Nodes<'a> {
@@ -132,10 +135,10 @@ impl<'a> Nodes<'a> {
                     || rules.tolerations.tolerate(taint)
             })
         };
-        let nodes: Vec<usize> = matching.into_iter().filter(tolerates).collect();
+        let nodes: Vec<usize> = matching.iter().copied().filter(tolerates).collect();
         let mut seen = HashSet::new();
         let sizes = nodes.iter().copied().filter(|i| seen.insert(self.first_of_size[*i])).collect();
-        let eligible = Rc::new(Eligible { nodes, sizes, domains: RefCell::default() });
+        let eligible = Rc::new(Eligible { nodes, matching, sizes, ..Eligible::default() });
         if !self.work.is_spent() {
             self.eligible.borrow_mut().insert(key, eligible.clone());
         }
@@ -165,6 +168,66 @@ impl<'a> Nodes<'a> {
         let domains = Rc::new(values.collect::<BTreeSet<_>>());
         known.insert(key.to_owned(), domains.clone());
         domains
+    }
+}
+
+/// Why a domain takes no pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    Cordoned,
+    Tainted,
+    Excluded,
+}
+
+impl<'a> Nodes<'a> {
+    /// The domains that a spread constraint counts, by its policies and by the topology keys that its nodes must have, each with the
+    /// reason for which no node of it takes a pod whatever its resources, if that is so.
+    pub(crate) fn counted(
+        &self,
+        eligible: &Eligible<'a>,
+        constraint: &SpreadConstraint,
+        keys: &[&str],
+    ) -> BTreeMap<&'a str, Option<Closed>> {
+        let mut domains = BTreeMap::new();
+        if !self.work.spend(self.all.len()) {
+            return domains;
+        }
+        for (i, node) in self.all.iter().enumerate() {
+            let is_cordoned = node.spec.unschedulable;
+            let closed = if eligible.nodes.binary_search(&i).is_ok() {
+                is_cordoned.then_some(Closed::Cordoned)
+            } else if eligible.matching.binary_search(&i).is_ok() {
+                Some(Closed::Tainted)
+            } else {
+                Some(Closed::Excluded)
+            };
+            let counts = match closed {
+                Some(Closed::Excluded) => !constraint.honor_node_affinity,
+                Some(Closed::Tainted | Closed::Cordoned) => !constraint.honor_node_taints,
+                None => true,
+            };
+            let mut keys = keys.iter();
+            if let Some(domain) = node.metadata.label(&constraint.topology_key)
+                && counts
+                && keys.all(|key| node.metadata.label(key).is_some())
+            {
+                let known = domains.entry(domain).or_insert(closed);
+                *known = known.and(closed);
+            }
+        }
+        domains
+    }
+
+    /// Whether a spread constraint counts a domain that takes no pod.
+    pub(crate) fn has_closed_domain(&self, eligible: &Eligible<'a>, constraint: &SpreadConstraint) -> bool {
+        let SpreadConstraint { topology_key, honor_node_affinity, honor_node_taints, .. } = constraint;
+        let key = (topology_key.clone(), *honor_node_affinity, *honor_node_taints);
+        let known = eligible.has_closed.borrow().get(&key).copied();
+        known.unwrap_or_else(|| {
+            let has = self.counted(eligible, constraint, &[]).values().any(Option::is_some);
+            eligible.has_closed.borrow_mut().insert(key, has);
+            has
+        })
     }
 }
 

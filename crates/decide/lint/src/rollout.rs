@@ -61,7 +61,7 @@ impl LintInput<'_> {
     pub(crate) fn try_replacement(&self, old: &[Pod], new: &Pod) -> Trial {
         let scheduler = &self.settings.config.profiles[0].scheduler_name;
         let mut guard = self.empty_cluster.borrow_mut();
-        let cluster = guard.get_or_insert_with(|| self.nodes_alone());
+        let cluster = guard.get_or_insert_with(|| self.nodes_alone(empty));
         let mut placed = Vec::new();
         let mut trial = None;
         for (i, pod) in old.iter().enumerate() {
@@ -81,13 +81,14 @@ impl LintInput<'_> {
         trial
     }
 
-    fn nodes_alone(&self) -> Cluster {
+    /// The nodes without pods, each changed.
+    pub(crate) fn nodes_alone(&self, changed: fn(&Node) -> Node) -> Cluster {
         let mut cluster = Cluster::new(self.settings.clone());
         for namespace in &self.inventory.namespaces {
             cluster.set_namespace(&namespace.object);
         }
         for node in self.nodes.all() {
-            cluster.set_node(&empty(node));
+            cluster.set_node(&changed(node));
         }
         cluster
     }
@@ -113,20 +114,26 @@ fn try_new(cluster: &mut Cluster, placed: &mut Vec<PreparedPod>, new: &Pod) -> T
 
 /// The pod with its rules only.
 fn bare(pod: &Pod, name: &str, scheduler: &str) -> Pod {
-    let mut pod = pod.clone();
-    name.clone_into(&mut pod.metadata.name);
+    let mut pod = with_requests(pod, name, scheduler);
     let PodSpec { containers, init_containers, .. } = &mut *pod.spec;
     for container in containers.iter_mut().chain(init_containers) {
         container.resources = Default::default();
     }
+    pod.spec.overhead.clear();
+    pod.spec.resources = None;
+    pod
+}
+
+/// The pod with its rules and its requests only.
+pub(crate) fn with_requests(pod: &Pod, name: &str, scheduler: &str) -> Pod {
+    let mut pod = pod.clone();
+    name.clone_into(&mut pod.metadata.name);
     let spec = &mut pod.spec;
     spec.node_name.clear();
     scheduler.clone_into(&mut spec.scheduler_name);
-    spec.overhead.clear();
     spec.volumes.clear();
     spec.scheduling_gates.clear();
     spec.resource_claims.clear();
-    spec.resources = None;
     spec.scheduling_group = None;
     pod
 }

@@ -6,6 +6,7 @@ use berth_api::object::Node;
 use berth_rules::{TopologyScope, WhenUnsatisfiable, pod_requests};
 
 use super::request_exceeds::allocatable;
+use super::spread_stops::spread_stops;
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::nodes::listed_values;
@@ -28,6 +29,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
         let replicas = subject.replicas.unwrap_or(eligible.nodes.len() as i64);
         let replicas_field = if subject.replicas.is_some() { "replicas" } else { "pods" };
         let limits = input.limits_per_domain(subject);
+        let n_before = findings.all.len();
         for limit in &limits {
             let DomainLimit { path, key, per_domain, needs_key } = limit;
             let Some((n_domains, where_from)) = n_domains(input, subject, key) else { continue };
@@ -53,6 +55,9 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
                     "lower replicas to {most}, add domains of {key}, or make the rule preferred"
                 ));
             }
+        }
+        if findings.all.len() == n_before {
+            spread_stops(input, subject, &limits, findings);
         }
     }
 }
@@ -101,7 +106,7 @@ fn room_outside(
 }
 
 /// How many pods of a subject an empty node takes.
-fn capacity(node: &Node, subject: &Subject<'_>) -> i64 {
+pub(super) fn capacity(node: &Node, subject: &Subject<'_>) -> i64 {
     // A DaemonSet has one pod on a node, and host ports admit one.
     if subject.replicas.is_none() || !subject.rules.host_ports.is_empty() {
         return 1;

@@ -5,6 +5,7 @@
 mod docs;
 mod findings;
 mod published;
+mod spread;
 mod terms;
 mod work;
 
