@@ -242,7 +242,7 @@ pub(crate) fn is_condition(key: &str) -> bool {
 }
 
 /// Rules on annotations and other fields are not checked: nodes of manifests lack them.
-fn matches(rule: &NodeSelectorRule, node: &Node) -> bool {
+pub(crate) fn matches(rule: &NodeSelectorRule, node: &Node) -> bool {
     let has_attributes = rule.terms.iter().any(|term| match term {
         NodeTerm::All(requirements) => {
             requirements.iter().any(|r| matches!(r, NodeRequirement::Attribute(_)))
@@ -271,7 +271,7 @@ fn steps(rules: &PodRules) -> usize {
 }
 
 /// Steps that it costs to copy a requirement, or to compare it with a value.
-fn requirement_steps(requirement: &Requirement) -> usize {
+pub(crate) fn requirement_steps(requirement: &Requirement) -> usize {
     match requirement {
         Requirement::In(_, values) | Requirement::NotIn(_, values) => 1 + values.len(),
         _ => 1,

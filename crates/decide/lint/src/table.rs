@@ -148,6 +148,9 @@ rules! {
     "selector/null" ("null-selector-selects-none") selector Warning:
         "A term without labelSelector selects no pod and has no effect, or can never be satisfied";
         "add a labelSelector"
+    "terms-exclude-nothing" terms_exclude_nothing Warning:
+        "Required terms of a node affinity are alternatives, and together exclude no node";
+        "write the requirements in one term, where all of them must hold"
     "toleration-without-taint" toleration_without_taint Info:
         "A toleration tolerates no taint of the nodes";
         "remove the toleration, or correct its key, value or effect"

@@ -26,6 +26,7 @@ pub(crate) mod required_label_missing;
 pub(crate) mod rollout_deadlock;
 pub(crate) mod selector;
 mod spread_stops;
+pub(crate) mod terms_exclude_nothing;
 pub(crate) mod toleration_without_taint;
 pub(crate) mod unknown_field;
 pub(crate) mod unknown_topology_key;

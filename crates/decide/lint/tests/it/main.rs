@@ -4,6 +4,7 @@
 
 mod docs;
 mod findings;
+mod nodes;
 mod published;
 mod spread;
 mod terms;
