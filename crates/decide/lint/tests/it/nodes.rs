@@ -8,7 +8,8 @@ fn alternatives_that_exclude_no_node_together_were_not_reported() {
     let term = |requirements: &str| {
         let requirements = requirements.split(", ").filter(|text| !text.is_empty()).map(|text| {
             let words: Vec<&str> = text.split(' ').collect();
-            let values = words[2..].join(", ");
+            let values: Vec<_> = words[2..].iter().map(|value| format!("'{value}'")).collect();
+            let values = values.join(", ");
             let values = if values.is_empty() { values } else { format!(", values: [{values}]") };
             format!("{{key: {}, operator: {}{values}}}", words[0], words[1])
         });
