@@ -133,8 +133,11 @@ rules! {
     "rollout-deadlock" rollout_deadlock Warning:
         "A rolling update cannot start: a new pod is unschedulable while all old pods run";
         "set maxUnavailable to 1"
+    "selector/counts-others" selector Warning:
+        "A topology spread constraint also counts pods of other workloads";
+        "select labels that only the pods of this workload have"
     "selector/empty" ("empty-selector-selects-all") selector Warning:
-        "An empty label selector selects all pods of its namespaces";
+        "An empty label selector selects all pods of its namespaces, or none in a spread constraint";
         "select the labels of the pods that are meant"
     "selector/match-label-key-absent" ("match-label-key-absent") selector Warning:
         "A key of matchLabelKeys or mismatchLabelKeys that the pods do not have as a label is ignored";
@@ -146,7 +149,7 @@ rules! {
         "A topology spread constraint does not count the pods that have it";
         "select the labels of the pod template"
     "selector/null" ("null-selector-selects-none") selector Warning:
-        "A term without labelSelector selects no pod and has no effect, or can never be satisfied";
+        "A term or a spread constraint without labelSelector selects no pod";
         "add a labelSelector"
     "terms-exclude-nothing" terms_exclude_nothing Warning:
         "Required terms of a node affinity are alternatives, and together exclude no node";

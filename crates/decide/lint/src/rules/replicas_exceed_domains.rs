@@ -142,6 +142,8 @@ impl LintInput<'_> {
                 n_domains(self, subject, key).is_some_and(|(n, _)| (n as i64) < constraint.min_domains);
             if constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
                 && is_short
+                // It counts no pod.
+                && !constraint.selector.is_everything()
                 && subject.others_are_in(&subject.spread_set(constraint), &self.namespaces)
             {
                 let (path, key, per_domain) = (constraint.path.clone(), key.clone(), constraint.max_skew);

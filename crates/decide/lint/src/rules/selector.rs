@@ -1,9 +1,11 @@
 //! Label selectors of pod terms and spread constraints that select nothing, everything, or other pods than intended, and node
 //! selectors that match no node.
 
-use berth_api::object::PodAffinityTerm;
+use std::collections::BTreeSet;
+
+use berth_api::object::{Pod, PodAffinityTerm};
 use berth_api::read::Kind;
-use berth_rules::{Requirement, Selector};
+use berth_rules::{Requirement, Selector, SpreadConstraint, WhenUnsatisfiable};
 
 use crate::finding::Findings;
 use crate::input::LintInput;
@@ -11,6 +13,9 @@ use crate::nodes::{alternatives, is_satisfiable};
 use crate::severity::Severity;
 use crate::subject::Subject;
 use crate::terms::{Term, shown};
+
+/// Number of workloads named in a message.
+const MAX_NAMED: usize = 5;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
@@ -21,7 +26,8 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             let path = format!("spec.topologySpreadConstraints[{i}]");
             absent_keys(subject, &format!("{path}.matchLabelKeys"), &constraint.match_label_keys, findings);
             if constraint.label_selector.is_none() {
-                let message = "a constraint without labelSelector counts no pod: it has no effect";
+                let effect = without_pods(&constraint.when_unsatisfiable, &constraint.topology_key);
+                let message = format!("a constraint without labelSelector counts no pod: {effect}");
                 findings.add_one("null", &subject.object, subject.path(path), message);
             }
         }
@@ -68,7 +74,14 @@ fn constraints(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Find
     for constraint in &subject.rules.spread_constraints {
         let path = subject.path(format!("{}.labelSelector", constraint.path));
         if constraint.selector.is_everything() {
-            let message = format!("all pods of {} count, whatever their labels", subject.namespace());
+            let effect = match constraint.when_unsatisfiable {
+                WhenUnsatisfiable::DoNotSchedule => without_pods("DoNotSchedule", &constraint.topology_key),
+                WhenUnsatisfiable::ScheduleAnyway => without_pods("ScheduleAnyway", &constraint.topology_key),
+            };
+            let message = format!(
+                "a constraint with the empty selector counts no pod: {effect} (from Kubernetes 1.38 on, it counts all pods of {})",
+                subject.namespace()
+            );
             findings.add_one("empty", &subject.object, path, message);
         } else if constraint.selector != Selector::Nothing
             && !subject.is_in(&subject.spread_set(constraint), &input.namespaces)
@@ -81,7 +94,83 @@ fn constraints(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Find
             findings
                 .add_one("misses-own-pods", &subject.object, path, message)
                 .fix(format!("select labels of the pods: {}", labels.join(", ")));
+        } else if constraint.selector != Selector::Nothing {
+            counts_others(input, subject, constraint, path, findings);
         }
+    }
+}
+
+/// What a constraint that counts no pod does.
+fn without_pods(when_unsatisfiable: &str, key: &str) -> String {
+    match when_unsatisfiable {
+        "ScheduleAnyway" => format!("it only prefers nodes with the label {key}"),
+        _ => format!("it only requires the label {key} of nodes, and spreads nothing"),
+    }
+}
+
+/// A constraint that also counts pods of other workloads.
+fn counts_others(
+    input: &LintInput<'_>,
+    subject: &Subject<'_>,
+    constraint: &SpreadConstraint,
+    path: String,
+    findings: &mut Findings,
+) {
+    let set = subject.spread_set(constraint);
+    let groups: Vec<_> = input.population.in_set(&set).collect();
+    let subjects = groups.iter().filter_map(|group| input.subjects.get(group.subject?));
+    let others: Vec<_> = subjects.filter(|other| other.object.order != subject.object.order).collect();
+    let mut names: BTreeSet<String> = others.iter().map(|other| other.shown()).collect();
+    if groups.iter().any(|group| group.subject.is_none()) && input.work.spend(input.inventory.pods.len()) {
+        let counts = |pod: &&Pod| {
+            !pod.is_terminal()
+                && set.contains(&pod.metadata.namespace, &pod.metadata.labels, &input.namespaces)
+        };
+        let pods = input.inventory.pods.iter().map(|entry| &entry.object).filter(counts);
+        let owner =
+            |pod: &Pod| input.owners.owner(pod).unwrap_or_else(|| format!("Pod {}", pod.metadata.name));
+        names.extend(pods.map(owner).filter(|name| *name != subject.shown()));
+    }
+    let names: Vec<_> = names.into_iter().collect();
+    let shown = match names.as_slice() {
+        [] => return,
+        [one] => one.clone(),
+        all => format!(
+            "{} and {}",
+            all[..all.len().min(MAX_NAMED) - 1].join(", "),
+            match all.len() {
+                n if n > MAX_NAMED => format!("{} more", n + 1 - MAX_NAMED),
+                n => all[n - 1].clone(),
+            }
+        ),
+    };
+    // Pods that have the same constraint are spread with these.
+    let has_same = |other: &&Subject<'_>| {
+        other
+            .rules
+            .spread_constraints
+            .iter()
+            .any(|own| own.topology_key == constraint.topology_key && own.selector == constraint.selector)
+    };
+    let is_soft = constraint.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway;
+    let is_common = groups.iter().all(|group| group.subject.is_some()) && others.iter().all(has_same);
+    let own: Vec<_> = subject
+        .own_labels()
+        .filter(|(key, value)| {
+            others.iter().all(|other| other.pod.metadata.label(key) != Some(value.as_str()))
+        })
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    let message = format!(
+        "the constraint also counts pods of {shown}: where they run decides where pods of {} fit",
+        subject.shown()
+    );
+    let finding = findings.add_one("counts-others", &subject.object, path, message);
+    if is_soft || is_common {
+        finding.severity(Severity::Info);
+    }
+    if !own.is_empty() {
+        finding.fix(format!("also select labels that only these pods have: {}", own.join(", ")));
     }
 }
 

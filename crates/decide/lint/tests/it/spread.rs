@@ -120,3 +120,116 @@ fn not_in(node: &str) -> String {
 fn apart(key: &str) -> String {
     crate::findings::affinity(&[crate::findings::term("podAntiAffinity", "web", key)])
 }
+
+#[test]
+fn a_constraint_that_counts_pods_of_other_workloads_was_not_reported() {
+    let web = |policy: &str, selector: &str| {
+        let constraint = format!(
+            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: {policy}, labelSelector: {selector}}}],"
+        );
+        workload("StatefulSet", "web", "", &constraint)
+            .replace("labels: {app: web}", "labels: {app: web, role: db}")
+    };
+    let job = "{template: {metadata: {labels: {app: web}}, spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}";
+    let pod = |more: &str, spec: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: single, labels: {{app: web}}{more}}}, spec: {{{spec}containers: [{{name: c, image: c}}]}}}}\n"
+        )
+    };
+    let (all, hard) = ("{matchLabels: {app: web}}", "DoNotSchedule");
+    for (policy, selector, others, expected) in [
+        (
+            hard,
+            all,
+            format!("---\n{{apiVersion: batch/v1, kind: Job, metadata: {{name: join}}, spec: {job}}}\n"),
+            "warning Job join",
+        ),
+        (
+            hard,
+            all,
+            format!(
+                "---\n{{apiVersion: batch/v1, kind: CronJob, metadata: {{name: nightly}}, spec: {{schedule: '@daily', jobTemplate: {{spec: {job}}}}}}}\n"
+            ),
+            "warning CronJob nightly",
+        ),
+        (
+            hard,
+            all,
+            workload("DaemonSet", "agent", "", "").replace("app: agent", "app: web"),
+            "warning DaemonSet agent",
+        ),
+        (hard, all, pod("", ""), "warning Pod single"),
+        (
+            hard,
+            all,
+            pod(
+                ", ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: old-5f, controller: true}]",
+                "nodeName: a1, ",
+            ),
+            "warning ReplicaSet old-5f",
+        ),
+        ("ScheduleAnyway", all, pod("", ""), "info Pod single"),
+        (hard, all, web(hard, all).replace("name: web", "name: twin"), "info StatefulSet twin"),
+        (hard, "{matchLabels: {app: web, role: db}}", pod("", ""), ""),
+        (hard, all, pod(", namespace: other", ""), ""),
+        (
+            hard,
+            all,
+            pod(
+                ", ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: web, controller: true}]",
+                "nodeName: a1, ",
+            ),
+            "",
+        ),
+    ] {
+        let report = report(&(web(policy, selector) + &others), &["selector/counts-others"]);
+        let of_web: Vec<_> = report.findings.iter().filter(|finding| finding.name == "web").collect();
+        match (of_web.as_slice(), expected.split_once(' ')) {
+            ([], None) => {}
+            ([finding], Some((severity, name))) => {
+                assert_eq!(finding.severity.to_string(), severity, "{others}");
+                assert!(
+                    finding.message.starts_with(&format!("the constraint also counts pods of {name}: ")),
+                    "{finding:?}"
+                );
+            }
+            _ => panic!("{others}: {report:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_constraint_that_counts_no_pod_was_said_to_have_no_effect_or_to_count_all() {
+    for (policy, selector, rule, effect) in [
+        (
+            "DoNotSchedule",
+            "",
+            "selector/null",
+            "it only requires the label zone of nodes, and spreads nothing",
+        ),
+        ("ScheduleAnyway", "", "selector/null", "it only prefers nodes with the label zone"),
+        (
+            "DoNotSchedule",
+            ", labelSelector: {}",
+            "selector/empty",
+            "counts no pod: it only requires the label zone of nodes",
+        ),
+        (
+            "ScheduleAnyway",
+            ", labelSelector: {}",
+            "selector/empty",
+            "counts no pod: it only prefers nodes with the label zone",
+        ),
+    ] {
+        let constraint = format!(
+            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: {policy}{selector}}}],"
+        );
+        let report = report(&workload("Deployment", "web", "", &constraint), &["selector"]);
+        let [finding] = &report.findings[..] else { panic!("{report:?}") };
+        assert!(finding.rule == rule && finding.message.contains(effect), "{finding:?}");
+    }
+    // Without pods that count, too few domains cap nothing.
+    let constraint =
+        spread(&[constraint(ZONE, ", minDomains: 3")], "").replace("{matchLabels: {app: web}}", "{}");
+    assert_eq!(found(&constraint, (TAINT, "4"), ""), [""; 0]);
+}
