@@ -1,7 +1,8 @@
 //! Counts of pods after scheduling, and unplaced pods grouped by reason.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use berth_api::object::GroupKey;
 use berth_api::work::WorkBudget;
 use berth_engine::{Explanation, Outcome, TermSummary};
 use berth_simulate::{PodExplanation, SimulatedPod, Simulation, UnadmittedState};
@@ -58,7 +59,7 @@ pub struct WorkloadSummary {
 }
 
 /// Unplaced pods with the same reason.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
     pub workload: Option<String>,
@@ -191,24 +192,61 @@ pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
     failures
 }
 
-/// Explains failures of a cluster by its state.
-pub fn explain(failures: &mut [Failure], simulation: &mut Simulation) {
+/// Explains failures of a cluster by its state. Pods of a group that is not placed have its reason, not that of a pod, and are one failure.
+pub fn explain(failures: &mut Vec<Failure>, simulation: &mut Simulation) {
     let budget = WorkBudget::new(EXPLAIN_STEPS);
-    for failure in failures.iter_mut().take(MAX_EXPLAINED) {
+    let mut groups = HashMap::new();
+    let mut n_explained = 0;
+    let mut explained: Vec<Failure> = Vec::new();
+    for mut failure in std::mem::take(failures) {
+        let mut own = Vec::new();
+        for key in std::mem::take(&mut failure.pods) {
+            match message_of_group(simulation, &key, &mut groups) {
+                None => own.push(key),
+                Some(message) => {
+                    let alike = |f: &&mut Failure| f.message == message && f.workload == failure.workload;
+                    match explained.iter_mut().find(alike) {
+                        Some(known) => known.pods.push(key),
+                        None => explained.push(Failure { pods: vec![key], message, ..failure.clone() }),
+                    }
+                }
+            }
+        }
+        failure.pods = own;
         let Some((namespace, name)) = failure.pods.first().and_then(|key| key.split_once('/')) else {
             continue;
         };
-        let Some(explained) = simulation.explain_without_repairs(namespace, name, None, &budget) else {
-            continue;
-        };
-        // The message in the pod is that of the last attempt: since then, nodes may have come.
-        if let Outcome::Unschedulable { message, .. } = &explained.explanation.outcome {
-            failure.message.clone_from(message);
+        n_explained += 1;
+        if n_explained <= MAX_EXPLAINED
+            && let Some(explained) = simulation.explain_without_repairs(namespace, name, None, &budget)
+        {
+            // The message in the pod is that of the last attempt: since then, nodes may have come.
+            if let Outcome::Unschedulable { message, .. } = &explained.explanation.outcome {
+                failure.message.clone_from(message);
+            }
+            failure.bottleneck = explained.explanation.bottleneck().cloned();
+            failure.n_not_evaluated = explained.explanation.n_not_evaluated;
+            failure.rollout = stuck_rollout(simulation, &explained);
         }
-        failure.bottleneck = explained.explanation.bottleneck().cloned();
-        failure.n_not_evaluated = explained.explanation.n_not_evaluated;
-        failure.rollout = stuck_rollout(simulation, &explained);
+        explained.push(failure);
     }
+    *failures = explained;
+}
+
+/// Why the group of a pod is not placed; none for a pod without a group, or with one that is placed. `known` are those of at most
+/// [`MAX_EXPLAINED`] groups.
+fn message_of_group(
+    simulation: &mut Simulation,
+    pod: &str,
+    known: &mut HashMap<GroupKey, Option<String>>,
+) -> Option<String> {
+    let (namespace, name) = pod.split_once('/')?;
+    let key = simulation.pod(namespace, name)?.group.clone()?;
+    if known.len() < MAX_EXPLAINED && !known.contains_key(&key) {
+        let why = simulation.explain_group(namespace, name).and_then(|group| group.message);
+        known.insert(key.clone(), why.map(|why| format!("{key}: {why}")));
+    }
+    known.get(&key).cloned().flatten()
 }
 
 /// Why the rolling update of a pod's Deployment is stuck, and the smallest change that lets it proceed.
@@ -240,5 +278,58 @@ impl Unplaced {
             message: pod.outcome.message().into_owned(),
             in_group: pod.group.is_some(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_input::inventory::Inventory;
+    use berth_simulate::SimulationOptions;
+
+    use super::*;
+
+    #[test]
+    fn the_pods_of_a_gang_had_the_reason_of_one_pod() {
+        let pod = |name: &str, group: &str, cpu: &str| {
+            format!(
+                "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{{group}containers: [{{name: c, image: x, \
+                 resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}\n"
+            )
+        };
+        let (gang, other) =
+            ("schedulingGroup: {podGroupName: pg}, ", "schedulingGroup: {podGroupName: other}, ");
+        let group = |name: &str| {
+            format!(
+                "---\n{{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {{name: {name}}}, \
+                 spec: {{schedulingPolicy: {{gang: {{minCount: 2}}}}}}}}\n"
+            )
+        };
+        let text = "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 1500m, memory: 1Gi, pods: 9}}}\n".to_owned()
+            + &group("pg") + &group("other")
+            + &pod("w-0", gang, "1") + &pod("w-1", gang, "1") + &pod("x-0", other, "1") + &pod("x-1", other, "1") + &pod("single", "", "2");
+        let inventory = Inventory::from_text(&text).unwrap();
+        let mut simulation = Simulation::new(inventory, SimulationOptions::default()).unwrap();
+        let failure = |name: &&str| Failure {
+            workload: None,
+            pods: vec![format!("default/{name}")],
+            message: "0/1 nodes are available: 1 Insufficient cpu.".to_owned(),
+            bottleneck: None,
+            n_not_evaluated: 0,
+            rollout: None,
+        };
+        let mut failures: Vec<_> = ["single", "w-0", "x-1", "w-1"].iter().map(failure).collect();
+        failures[0].pods.push("default/x-0".to_owned());
+        explain(&mut failures, &mut simulation);
+        let expected = [
+            ("default/x-0 default/x-1", "pod group default/other: 1 of 2 pods fit, 2 have to;"),
+            ("default/single", "0/1 nodes are available: 1 Insufficient cpu."),
+            ("default/w-0 default/w-1", "pod group default/pg: 1 of 2 pods fit, 2 have to;"),
+        ];
+        assert_eq!(failures.len(), expected.len());
+        for (failure, (pods, message)) in failures.iter().zip(expected) {
+            assert_eq!(failure.pods.join(" "), pods);
+            assert!(failure.message.starts_with(message), "{}", failure.message);
+        }
+        assert!(failures[0].bottleneck.is_none() && failures[1].bottleneck.is_some());
     }
 }
