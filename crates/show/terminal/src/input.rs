@@ -1,5 +1,6 @@
 //! Opens the inputs that `-f` arguments name: files, directories and standard input.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use berth_api::syntax::quantity::Quantity;
+use berth_api::syntax::shell::Command;
 use flate2::bufread::MultiGzDecoder;
+
+use crate::kustomization;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -151,12 +155,13 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// The inputs that `-f` arguments name, in order; directories are searched recursively and sorted by path.
+/// The inputs that `-f` arguments name, in order; directories are searched recursively and sorted by path. Kustomizations in them, and
+/// the files that these name besides their resources, such as patches, are left out: they are no objects.
 ///
 /// # Errors
 /// A path does not exist or cannot be read, or a directory has no manifests.
 pub fn find_inputs(arguments: &[String]) -> Result<Vec<Input>, OpenError> {
-    let mut inputs = Vec::new();
+    let (mut inputs, mut kustomizations) = (Vec::new(), Vec::new());
     for argument in arguments {
         if argument == "-" {
             if inputs.contains(&Input::Stdin) {
@@ -169,7 +174,7 @@ pub fn find_inputs(arguments: &[String]) -> Result<Vec<Input>, OpenError> {
         let metadata = fs::metadata(path).map_err(|error| open_error(argument, error))?;
         if metadata.is_dir() {
             let n_before = inputs.len();
-            add_directory(path, &mut inputs)?;
+            add_directory(path, &mut inputs, &mut kustomizations)?;
             if inputs.len() == n_before {
                 return Err(OpenError::EmptyDirectory { path: argument.clone() });
             }
@@ -177,10 +182,41 @@ pub fn find_inputs(arguments: &[String]) -> Result<Vec<Input>, OpenError> {
             inputs.push(Input::File { path: path.to_owned(), n_bytes: metadata.len() });
         }
     }
+    if !kustomizations.is_empty() {
+        let parts: HashSet<_> = kustomizations.iter().flat_map(|file| kustomization::parts(file)).collect();
+        inputs.retain(|input| match input {
+            Input::File { path, .. } if !arguments.contains(&input.name()) => {
+                !kustomizations.contains(path)
+                    && !fs::canonicalize(path).is_ok_and(|path| parts.contains(&path))
+            }
+            _ => true,
+        });
+    }
     Ok(inputs)
 }
 
-fn add_directory(directory: &Path, inputs: &mut Vec<Input>) -> Result<(), OpenError> {
+/// What to do about kustomizations in the directories that `-f` arguments name: they are not rendered.
+pub fn kustomization_warnings(arguments: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in arguments.iter().map(Path::new).filter(|path| path.is_dir()) {
+        // What cannot be read is reported where the inputs are.
+        _ = add_directory(path, &mut Vec::new(), &mut found);
+    }
+    let directories = found.iter().filter_map(|file| file.parent()).map(|path| path.display().to_string());
+    let warning = |directory: String| {
+        let render = Command::new(["kubectl", "kustomize"]).operands([&directory]);
+        format!(
+            "{directory}: a kustomization: render it first with `{render}`; here, its patches and generators are left out"
+        )
+    };
+    directories.map(warning).collect()
+}
+
+fn add_directory(
+    directory: &Path,
+    inputs: &mut Vec<Input>,
+    kustomizations: &mut Vec<PathBuf>,
+) -> Result<(), OpenError> {
     let io_error = |error| open_error(&directory.display().to_string(), error);
     let mut entries =
         fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(io_error)?;
@@ -193,8 +229,13 @@ fn add_directory(directory: &Path, inputs: &mut Vec<Input>) -> Result<(), OpenEr
         }
         // Follows links to files, but not links to directories, which can form cycles.
         if entry.file_type().map_err(io_error)?.is_dir() {
-            add_directory(&path, inputs)?;
-        } else if is_manifest_name(&name)
+            add_directory(&path, inputs, kustomizations)?;
+            continue;
+        }
+        if kustomization::is_name(&name) {
+            kustomizations.push(path.clone());
+        }
+        if is_manifest_name(&name)
             && let Ok(metadata) = fs::metadata(&path)
             && metadata.is_file()
         {
@@ -278,6 +319,46 @@ mod tests {
             .collect();
         assert_eq!(names, ["a/y.yml", "a/z.json.gz", "b.yaml", "d.json"]);
         assert_eq!(inputs[0].n_bytes(), 1);
+    }
+
+    #[test]
+    fn the_patches_of_a_kustomization_replaced_the_objects_that_they_patch() {
+        let scratch = TempDir::new("kustomizations");
+        let kustomization = b"resources: [../base.yaml, own.yaml]
+patches: [{path: patch.yaml}, {patch: '{kind: Deployment}'}]
+patchesStrategicMerge: [merge.yaml]
+components: [../component]
+configMapGenerator: [{name: settings, files: [settings=settings.yaml]}]
+";
+        let component = b"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches: [{path: ../shared/patch.yaml}]\nresources: [shared.yaml]\nreplacements: [{path: shared.yaml}]\n";
+        scratch.write("overlays/kustomization.yaml", kustomization);
+        scratch.write("component/kustomization.yml", component);
+        let objects = ["base.yaml", "overlays/own.yaml", "overlays/plain.yaml", "component/shared.yaml"];
+        let parts =
+            ["overlays/patch.yaml", "overlays/merge.yaml", "overlays/settings.yaml", "shared/patch.yaml"];
+        for name in objects.iter().chain(&parts) {
+            scratch.write(name, b"x");
+        }
+        let names = |arguments: &[String]| {
+            let inputs = find_inputs(arguments).unwrap();
+            let names =
+                inputs.iter().map(|input| input.name().replace(&format!("{}/", scratch.0.display()), ""));
+            names.collect::<Vec<_>>()
+        };
+        let mut all = arguments(&[&scratch.0]);
+        assert_eq!(
+            names(&all),
+            ["base.yaml", "component/shared.yaml", "overlays/own.yaml", "overlays/plain.yaml"]
+        );
+        all.push(scratch.0.join("overlays/patch.yaml").display().to_string());
+        assert_eq!(names(&all).last().unwrap(), "overlays/patch.yaml", "a file that is named itself");
+        let warnings = kustomization_warnings(&all);
+        assert_eq!(warnings.len(), 2);
+        let rendered = format!("`kubectl kustomize {}/overlays`", scratch.0.display());
+        assert!(
+            warnings[1].contains(&format!(": a kustomization: render it first with {rendered}")),
+            "{warnings:?}"
+        );
     }
 
     #[test]

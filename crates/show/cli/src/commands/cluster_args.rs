@@ -12,7 +12,7 @@ use berth_input::expand::MAX_PODS;
 use berth_input::inventory::Inventory;
 use berth_rules::parse_relax_after;
 use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
-use berth_terminal::input::{Input, OpenError, find_inputs};
+use berth_terminal::input::{Input, OpenError, find_inputs, kustomization_warnings};
 use berth_terminal::output;
 use berth_terminal::progress;
 use clap::ArgGroup;
@@ -213,6 +213,7 @@ impl ClusterArgs {
     pub fn add_files(&self, inventory: &mut Inventory, files: &[String]) -> Result<Vec<String>, CliError> {
         let mut unknown = UnknownFields::default();
         let inputs = find_inputs(files)?;
+        warn(&kustomization_warnings(files));
         read(inventory, &inputs, Some(&mut |manifest| unknown.find(manifest)))?;
         let unknown = unknown.messages(&inputs);
         if self.strict && !unknown.is_empty() {

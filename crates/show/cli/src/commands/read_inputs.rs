@@ -7,7 +7,7 @@ use berth_api::read::{FieldLines, Manifest, ReadError, SourceLocation, read_mani
 use berth_api::syntax::format::abbreviated;
 use berth_input::inventory::{InputError, Inventory};
 use berth_schema::{UnknownField, unknown_fields};
-use berth_terminal::input::{Input, find_inputs};
+use berth_terminal::input::{Input, find_inputs, kustomization_warnings};
 use berth_terminal::output;
 use berth_terminal::progress;
 
@@ -106,6 +106,7 @@ fn warn_about_empty(names: &[String]) {
 /// Reads the objects of files, directories or standard input, and shows progress.
 pub fn read_each(arguments: &[String], mut each: impl FnMut(Manifest)) -> Result<(), CliError> {
     let inputs = find_inputs(arguments)?;
+    kustomization_warnings(arguments).iter().for_each(output::warning);
     let progress = progress::of_bytes(&inputs);
     let mut empty = Vec::new();
     for input in &inputs {
