@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use berth_api::fenceposts::{clamp, desired_healthy, evicts_unready};
 use berth_api::object::{NamespacedName, OwnerReference, Pod, PodDisruptionBudget};
-use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
+use berth_input::expand::DesiredReplicas;
+use berth_input::inventory::Inventory;
 use berth_rules::Selector;
 use serde_json::Value;
 
@@ -79,12 +80,13 @@ const WITHOUT_SCALE: [&str; 4] = ["Job", "CronJob", "DaemonSet", "Node"];
 impl Scales {
     /// The scales of the workloads of an input.
     pub fn new(inventory: &Inventory) -> Scales {
+        let desired = DesiredReplicas::new(inventory);
         let known = inventory.workloads.iter().filter_map(|entry| {
             let (workload, metadata) = (&entry.object, entry.object.metadata());
             let key = (metadata.namespace.clone(), workload.kind().name().to_owned(), metadata.name.clone());
             let known = match metadata.controller() {
                 Some(owner) => Known::Owned(owner.clone()),
-                None => Known::Replicas(replicas(workload)?),
+                None => Known::Replicas(desired.of(workload)?),
             };
             Some((key, known))
         });
@@ -102,17 +104,6 @@ impl Scales {
             _ => Scale::OfItsPods(name),
         }
     }
-}
-
-fn replicas(workload: &Workload) -> Option<i32> {
-    let replicas = match &workload.spec {
-        WorkloadSpec::Deployment(w) | WorkloadSpec::ReplicaSet(w) | WorkloadSpec::StatefulSet(w) => {
-            w.spec.replicas
-        }
-        WorkloadSpec::ReplicationController(w) => w.spec.replicas,
-        WorkloadSpec::DaemonSet(_) | WorkloadSpec::Job(_) | WorkloadSpec::CronJob(_) => return None,
-    };
-    Some(replicas.unwrap_or(1))
 }
 
 /// A budget and what it allows.

@@ -184,18 +184,24 @@ fn is_allowed(world: &World, pod: &Pod) -> bool {
     let [budget] = budgets.as_slice() else { return budgets.is_empty() };
     let pods =
         || world.pods.iter().filter(|pod| selects(budget.spec.selector.as_ref(), &pod.metadata.labels));
-    let n_pods = pods().count() as i64;
+    // The numbers of these worlds have no status and no workloads: a controller wants the pods that it has, if its kind has a scale.
+    let owners = || pods().filter_map(|pod| pod.metadata.controller());
+    let relative = !budget.spec.max_unavailable.is_null() || budget.spec.min_available.is_string();
+    if relative && owners().any(|owner| ["Job", "DaemonSet"].contains(&owner.kind.as_str())) {
+        return false;
+    }
+    let wanted = owners().count() as i64;
     let healthy = pods().filter(|pod| !pod.spec.node_name.is_empty() && is_ready(pod)).count() as i64;
     let number = |value: &serde_json::Value| match value.as_str() {
         Some(percent) => {
             let percent: i64 = percent.trim_end_matches('%').parse().expect("a percentage");
-            (percent * n_pods + 99) / 100
+            (percent * wanted + 99) / 100
         }
         None => value.as_i64().expect("a number"),
     };
     let desired = match (&budget.spec.min_available, &budget.spec.max_unavailable) {
         (min, max) if max.is_null() => number(min),
-        (_, max) => (n_pods - number(max)).max(0),
+        (_, max) => (wanted - number(max)).max(0),
     };
     let policy_allows =
         budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" || (healthy >= desired && desired > 0);
