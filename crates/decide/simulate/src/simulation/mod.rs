@@ -50,5 +50,5 @@ pub(crate) use preemption::preempt;
 pub(crate) use rollout::{DaemonNodes, Members, Rollout, Strategy};
 pub use state::Simulation;
 pub use steps::BlockedEviction;
-pub(crate) use steps::{Eviction, budgets_of};
+pub(crate) use steps::{Eviction, Leaving, budgets_of};
 pub use unadmitted::{NotRunning, Unadmitted, UnadmittedState};

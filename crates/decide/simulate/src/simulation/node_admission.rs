@@ -73,6 +73,15 @@ impl Simulation {
         true
     }
 
+    /// The kubelets have admitted the pods that have arrived.
+    pub(crate) fn run_admitted(&mut self) {
+        for i in 0..self.pods.len() {
+            if self.pods[i].pod.awaits_node_admission() && self.pods[i].node().is_some() {
+                "Running".clone_into(&mut self.pods[i].pod.status.phase);
+            }
+        }
+    }
+
     /// Takes a pod back that has arrived: it is pending, and keeps the name of its node.
     pub(crate) fn take_back_arrival(&mut self, position: usize) {
         self.remove_from_node(position);

@@ -1,12 +1,14 @@
 //! Changes of a cluster, as edits of the objects that describe it.
 
 use std::collections::{BTreeSet, HashSet};
+use std::fmt;
 
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::device::ResourceClaim;
 use berth_api::object::volume::CsiNode;
 use berth_api::object::{DeviceObject, NamespacedName, Node, Pod, Taint, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
+use berth_api::syntax::format::counted;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_control::taints::{Stay, stay, taint_cordoned};
 use berth_input::inventory::{Entry, Inventory};
@@ -17,7 +19,7 @@ use super::departures::Departures;
 use super::error::ChangeError;
 use super::scale;
 use crate::simulation::workloads::Workloads;
-use crate::simulation::{node_like, slices_like, slices_of};
+use crate::simulation::{Simulation, node_like, slices_like, slices_of};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,18 +104,49 @@ pub enum Change {
 }
 
 impl Change {
-    /// Makes the change. `now` is the time by which the pods to delete are selected.
-    pub(super) fn apply(
+    /// Whether the change is made in the present state: the cluster is not built again.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(
+            self,
+            Change::RemoveNode(_)
+                | Change::RemoveDomain { .. }
+                | Change::Drain(_)
+                | Change::Cordon(_)
+                | Change::Uncordon(_)
+                | Change::Evict(_)
+        )
+    }
+
+    /// The object that is changed.
+    pub(super) fn object(&self) -> String {
+        match self {
+            Change::RemoveNode(node) | Change::Drain(node) | Change::Cordon(node) | Change::Uncordon(node) => {
+                node.clone()
+            }
+            Change::RemoveDomain { key, value } => format!("{key}={value}"),
+            Change::AddNodes { like, .. } => like.clone(),
+            Change::SetLabel { node, key, .. } | Change::RemoveTaint { node, key, .. } => format!("{node} {key}"),
+            Change::SetTaint { node, taint } => format!("{node} {}:{}", taint.key, taint.effect),
+            Change::Scale { kind, name, .. } => format!("{} {name}", kind.name()),
+            Change::Evict(pod) | Change::Move { pod, .. } => pod.to_string(),
+            Change::FailDevices { driver, pool, device } => {
+                [Some(driver), pool.as_ref(), device.as_ref()].into_iter().flatten().cloned().collect::<Vec<_>>().join("/")
+            }
+        }
+    }
+
+    /// Makes a change in the present state: nodes are changed in the inventory as well, pods leave when the cluster advances.
+    pub(super) fn make(
         &self,
         inventory: &mut Inventory,
+        simulation: &mut Simulation,
         departures: &mut Departures,
-        now: Timestamp,
-        gates: FeatureGates,
     ) -> Result<(), ChangeError> {
         match self {
             Change::RemoveNode(name) => {
-                find_node(inventory, name)?;
-                remove_nodes(inventory, departures, |node| node.metadata.name == *name);
+                let at = position(inventory, name)?;
+                inventory.nodes.remove(at);
+                departures.lose(name.clone());
             }
             Change::RemoveDomain { key, value } => {
                 let has_label = |node: &Node| domain_of(node, key) == Some(value);
@@ -124,19 +157,47 @@ impl Change {
                     known.dedup();
                     return Err(ChangeError::NoDomain { key: key.clone(), value: value.clone(), known });
                 }
-                remove_nodes(inventory, departures, has_label);
+                let removed = inventory.nodes.extract_if(.., |entry| has_label(&entry.object));
+                removed.for_each(|entry| departures.lose(entry.object.metadata.name));
             }
             Change::Drain(name) => {
-                let node = cordon(inventory, name, true)?.clone();
+                cordon(inventory, simulation, name, true)?;
                 let why = format!("has no controller: draining {name} deletes it");
-                // Pods that are being deleted are gone soon.
-                departures.leave(inventory, std::slice::from_ref(&node), &why, |pod| {
-                    !pod.belongs_to_node() && pod.metadata.is_deleting()
-                });
-                departures.evict(inventory, name, &why, |pod| !pod.belongs_to_node());
+                departures.evict(simulation, name, &why, |pod| !pod.belongs_to_node());
             }
-            Change::Cordon(name) => _ = cordon(inventory, name, true)?,
-            Change::Uncordon(name) => _ = cordon(inventory, name, false)?,
+            Change::Cordon(name) => cordon(inventory, simulation, name, true)?,
+            Change::Uncordon(name) => {
+                cordon(inventory, simulation, name, false)?;
+                departures.give_up(name);
+            }
+            Change::Evict(name) => {
+                let Some(pod) = simulation.pod(name.namespace(), name.name()) else {
+                    let known = simulation.pods().iter().map(|pod| pod.pod.key()).collect();
+                    return Err(ChangeError::NotFound { kind: "Pod", name: name.to_string(), known });
+                };
+                let Some(node) = pod.node().map(str::to_owned) else {
+                    return Err(ChangeError::NotRunning(name.clone()));
+                };
+                // The DaemonSet creates its pod on the same node again.
+                if !pod.pod.belongs_to_node() {
+                    let why = "has no controller: the eviction deletes it";
+                    departures.evict(simulation, &node, why, |pod| pod.metadata.namespaced_name() == *name);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Makes a change of objects, from which the cluster is built again. `now` is the time by which the pods to delete are selected.
+    pub(super) fn apply(
+        &self,
+        inventory: &mut Inventory,
+        departures: &mut Departures,
+        now: Timestamp,
+        gates: FeatureGates,
+    ) -> Result<(), ChangeError> {
+        match self {
             Change::AddNodes { n_nodes, like } => {
                 let like = find_node(inventory, like)?.clone();
                 add_nodes_like(inventory, &like, *n_nodes);
@@ -178,18 +239,6 @@ impl Change {
             Change::Scale { kind, name, n_replicas } => {
                 scale::scale(inventory, departures, *kind, name, *n_replicas, now)?;
             }
-            Change::Evict(name) => {
-                let pod = &inventory.pods[running(inventory, name)?].object;
-                if pod.awaits_node_admission() {
-                    return Err(ChangeError::NotRunning(name.clone()));
-                }
-                // The DaemonSet creates its pod on the same node again.
-                if !pod.belongs_to_node() {
-                    let node = pod.spec.node_name.clone();
-                    let why = "has no controller: the eviction deletes it";
-                    departures.evict(inventory, &node, why, |pod| pod.metadata.namespaced_name() == *name);
-                }
-            }
             Change::Move { pod: name, from, to } => {
                 find_node(inventory, to)?;
                 let (at, workloads) = (running(inventory, name)?, Workloads::new(inventory));
@@ -209,8 +258,37 @@ impl Change {
             Change::FailDevices { driver, pool, device } => {
                 fail_devices(inventory, departures, driver, pool.as_deref(), device.as_deref())?;
             }
+            Change::RemoveNode(_)
+            | Change::RemoveDomain { .. }
+            | Change::Drain(_)
+            | Change::Cordon(_)
+            | Change::Uncordon(_)
+            | Change::Evict(_) => {}
         }
         Ok(())
+    }
+}
+
+/// As the flags of `berth what-if`.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let object = self.object();
+        match self {
+            Change::RemoveNode(_) => write!(f, "remove node {object}"),
+            Change::RemoveDomain { .. } => write!(f, "remove domain {object}"),
+            Change::Drain(_) => write!(f, "drain {object}"),
+            Change::Cordon(_) => write!(f, "cordon {object}"),
+            Change::Uncordon(_) => write!(f, "uncordon {object}"),
+            Change::AddNodes { n_nodes, .. } => write!(f, "add {} like {object}", counted(*n_nodes, "node")),
+            Change::SetLabel { value: Some(value), .. } => write!(f, "label {object}={value}"),
+            Change::SetLabel { .. } => write!(f, "label {object}-"),
+            Change::SetTaint { .. } => write!(f, "taint {object}"),
+            Change::RemoveTaint { .. } => write!(f, "taint {object}-"),
+            Change::Scale { n_replicas, .. } => write!(f, "scale {object} to {n_replicas}"),
+            Change::Evict(_) => write!(f, "evict {object}"),
+            Change::Move { to, .. } => write!(f, "move {object} to {to}"),
+            Change::FailDevices { .. } => write!(f, "fail {object}"),
+        }
     }
 }
 
@@ -265,11 +343,17 @@ fn node_mut<'a>(inventory: &'a mut Inventory, name: &str) -> Result<&'a mut Node
 }
 
 /// Cordons a node, or ends that. The node controller follows at once.
-fn cordon<'a>(inventory: &'a mut Inventory, name: &str, is_cordoned: bool) -> Result<&'a Node, ChangeError> {
+fn cordon(
+    inventory: &mut Inventory,
+    simulation: &mut Simulation,
+    name: &str,
+    is_cordoned: bool,
+) -> Result<(), ChangeError> {
     let node = node_mut(inventory, name)?;
     node.spec.unschedulable = is_cordoned;
     taint_cordoned(&mut node.spec);
-    Ok(node)
+    simulation.set_node(node.clone());
+    Ok(())
 }
 
 fn position(inventory: &Inventory, name: &str) -> Result<usize, ChangeError> {
@@ -292,12 +376,6 @@ fn running(inventory: &Inventory, name: &NamespacedName) -> Result<usize, Change
         true => Err(ChangeError::NotRunning(name.clone())),
         false => Ok(at),
     }
-}
-
-fn remove_nodes(inventory: &mut Inventory, departures: &mut Departures, is_removed: impl Fn(&Node) -> bool) {
-    let removed = inventory.nodes.extract_if(.., |entry| is_removed(&entry.object)).map(|entry| entry.object);
-    let removed: Vec<Node> = removed.collect();
-    departures.leave(inventory, &removed, "has no controller: it is lost with its node", |_| true);
 }
 
 /// The value of a label. A node without the label of its name has it all the same.

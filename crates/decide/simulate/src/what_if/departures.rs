@@ -6,7 +6,7 @@ use berth_api::object::{NamespacedName, Node, Pod};
 use berth_input::inventory::Inventory;
 
 use crate::simulation::workloads::Workloads;
-use crate::simulation::{Eviction, Fate};
+use crate::simulation::{BlockedEviction, Eviction, Fate, Simulation};
 
 /// Pods that leave the cluster or their nodes.
 #[derive(Clone, Debug, Default)]
@@ -15,28 +15,50 @@ pub(super) struct Departures {
     pub(super) lost: Vec<(NamespacedName, String)>,
     /// Pods that a controller deleted because it has too many.
     pub(super) scaled_down: Vec<NamespacedName>,
-    /// Evictions, which budgets may refuse: they are made when all objects have changed.
+    /// Nodes that are to be removed.
+    pub(super) nodes: Vec<String>,
+    /// Evictions, which budgets may refuse: they are tried again until they succeed, or the drain is given up.
     pub(super) evictions: Vec<Eviction>,
+    /// Those that budgets have refused to the end.
+    pub(super) blocked: Vec<BlockedEviction>,
+    /// Those that budgets refuse so far.
+    pub(super) refused: Vec<BlockedEviction>,
 }
 
 impl Departures {
+    /// A node is removed: nobody waits for its drain any more.
+    pub(super) fn lose(&mut self, node: String) {
+        self.evictions.retain(|eviction| eviction.node != node);
+        self.refused.retain(|eviction| eviction.node != node);
+        self.nodes.push(node);
+    }
+
+    /// The drain of a node ends, as far as it is.
+    pub(super) fn give_up(&mut self, node: &str) {
+        self.evictions.retain(|eviction| eviction.node != node);
+        self.blocked.extend(self.refused.extract_if(.., |eviction| eviction.node == node));
+    }
+
+    /// The evictions that were refused, each pod once.
+    pub(super) fn all_blocked(&mut self) -> Vec<BlockedEviction> {
+        let mut all = std::mem::take(&mut self.blocked);
+        all.append(&mut self.refused);
+        all.sort_by(|a, b| (&a.namespace, &a.name, &a.node).cmp(&(&b.namespace, &b.name, &b.node)));
+        all.dedup_by(|a, b| (&a.namespace, &a.name, &a.node) == (&b.namespace, &b.name, &b.node));
+        all
+    }
+
     /// The selected pods on a node are to be evicted. `why` is the message for pods without a controller.
     pub(super) fn evict(
         &mut self,
-        inventory: &Inventory,
+        simulation: &Simulation,
         node: &str,
         why: &str,
         is_selected: impl Fn(&Pod) -> bool,
     ) {
-        let pods = inventory.pods.iter().map(|entry| &entry.object);
-        let runs = |pod: &&Pod| {
-            pod.spec.node_name == node
-                && !pod.awaits_node_admission()
-                && !pod.is_terminal()
-                && is_selected(pod)
-        };
-        self.evictions.extend(pods.filter(runs).map(|pod| Eviction {
-            pod: pod.metadata.namespaced_name(),
+        let pods = simulation.pods().iter().filter(|pod| pod.node() == Some(node) && is_selected(&pod.pod));
+        self.evictions.extend(pods.map(|pod| Eviction {
+            pod: pod.pod.metadata.namespaced_name(),
             node: node.to_owned(),
             why: why.to_owned(),
         }));

@@ -5,6 +5,7 @@ use berth_api::read::Kind;
 use berth_input::expand::ExpandError;
 use berth_input::inventory::Inventory;
 
+use crate::simulation::SimulationError;
 use crate::simulation::workloads::Workloads;
 
 /// Why a change cannot be made.
@@ -75,6 +76,9 @@ pub enum ChangeError {
     /// A workload cannot be expanded.
     #[error(transparent)]
     Expand(#[from] ExpandError),
+    /// The cluster cannot be built with the changes before this one.
+    #[error(transparent)]
+    Before(#[from] SimulationError),
 }
 
 impl ChangeError {

@@ -1,9 +1,11 @@
 //! What-if: the effect of changes of a cluster on its pods, before they are made.
 //!
-//! [`WhatIf`] holds the objects of a cluster. Changes edit the objects in the given order ([`Change`]), then the
-//! pods are evicted as far as disruption budgets allow, rollouts are played step by step, the pods that have lost their nodes and the
-//! pending pods are placed as in a simulation, and the enforcer's evictions follow. The
+//! [`WhatIf`] is a cluster whose changes ([`Change`]) are played in their order. In between it settles: pods are evicted as far as
+//! disruption budgets allow, rollouts are played step by step, the pods that have lost their nodes and the
+//! pending pods are placed as in a simulation. The enforcer's evictions follow at the end. The
 //! difference to the state before is the [`WhatIfOutcome`]. [`DomainLosses`] removes every domain of a topology in turn.
+//!
+//! Changes of nodes and evictions are made in the state. Those of other objects are made in the inventory, and the cluster is built again.
 
 mod before;
 mod change;
@@ -15,21 +17,23 @@ mod outcome;
 mod request;
 mod rollouts;
 pub(crate) mod scale;
+mod step;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::mem::{self, Discriminant};
 
 use berth_api::object::device::ResourceClaim;
-use berth_api::object::{DeviceObject, NamespacedName, ObjectMeta, Pod, VolumeObject};
+use berth_api::object::{DeviceObject, NamespacedName, Pod, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_engine::Settings;
 use berth_input::expand::expand;
-use berth_input::inventory::{Entry, Inventory};
+use berth_input::inventory::{Entry, Inventory, Workload};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use self::before::Before;
 use self::departures::Departures;
-use crate::simulation::{Simulation, SimulationError, SimulationOptions, budgets_of};
+use crate::simulation::{Leaving, SimulatedPod, Simulation, SimulationError, SimulationOptions, budgets_of};
 
 pub use crate::simulation::BlockedEviction;
 pub use crate::simulation::evicted_by_drain;
@@ -43,6 +47,7 @@ pub use request::{
     ChangeRequest, key_value, named_workload, refusal, taint, topology_key, valid, workload_replicas,
 };
 pub use rollouts::StuckRollout;
+pub use step::StepOutcome;
 
 /// The phase of pods that their nodes have admitted.
 const RUNNING: &str = "Running";
@@ -50,21 +55,51 @@ const RUNNING: &str = "Running";
 /// Namespace and name of the pods that the enforcer evicts, sooner or later, also if no node is feasible for them.
 type WithoutTarget = Box<dyn Fn(&Simulation) -> Vec<(String, String)>>;
 
-/// A cluster whose objects are changed.
+/// A cluster that is changed.
 pub struct WhatIf {
+    /// The objects. Where the state is a simulation that is ahead of them, all but the pods are up to date.
     inventory: Inventory,
     options: SimulationOptions,
     now: Timestamp,
     departures: Departures,
     without_target: WithoutTarget,
+    /// The state before the changes, once there is one.
+    before: Option<Before>,
+    /// The pods of the inventory that run.
+    running: HashSet<NamespacedName>,
     state: State,
+    step: Step,
+    steps: Vec<StepOutcome>,
 }
 
 enum State {
-    /// The objects have not changed: this is their state.
-    Unchanged(Box<Simulation>),
-    /// They have: this is the state before.
-    Changed(Before),
+    /// The inventory, from which the cluster is built.
+    Objects,
+    /// The simulation. Whether it is ahead: the pods of the inventory are those of an earlier time.
+    Live { simulation: Box<Simulation>, is_ahead: bool },
+}
+
+/// The changes since the cluster has settled. They are made together.
+#[derive(Default)]
+struct Step {
+    /// What the last of them does.
+    kind: Option<StepKind>,
+    /// The objects that they change.
+    objects: HashSet<String>,
+    /// The changes in words.
+    changes: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StepKind {
+    Change(Discriminant<Change>),
+    Objects,
+}
+
+/// A rollout that has not completed, as the last step found it.
+struct Retry {
+    start: Simulation,
+    leaving: Leaving,
 }
 
 impl WhatIf {
@@ -82,12 +117,22 @@ impl WhatIf {
         let mut inventory = inventory;
         options.add_simulated_nodes(&mut inventory);
         let (mut simulation, has_new) = place_new(&mut inventory, &options, now)?;
-        let state = match has_new {
-            true => State::Changed(Before::of(&mut simulation)),
-            false => State::Unchanged(Box::new(simulation)),
+        let (before, state) = match has_new {
+            true => (Some(Before::of(&mut simulation)), State::Objects),
+            false => (None, State::Live { simulation: Box::new(simulation), is_ahead: false }),
         };
-        let without_target: WithoutTarget = Box::new(|_| Vec::new());
-        Ok(WhatIf { inventory, options, now, departures: Departures::default(), without_target, state })
+        Ok(WhatIf {
+            running: running(&inventory),
+            inventory,
+            options,
+            now,
+            departures: Departures::default(),
+            without_target: Box::new(|_| Vec::new()),
+            before,
+            state,
+            step: Step::default(),
+            steps: Vec::new(),
+        })
     }
 
     /// Says which pods the enforcer evicts, sooner or later, also if no node is feasible for them: namespace and name. Without this, they
@@ -96,29 +141,53 @@ impl WhatIf {
         self.without_target = Box::new(which);
     }
 
-    /// The objects change.
-    fn changes(&mut self) {
-        if let State::Unchanged(simulation) = &mut self.state {
-            self.state = State::Changed(Before::of(simulation));
-        }
-    }
-
-    /// Makes a change.
+    /// Makes a change. It belongs to the step of the changes before it if it is of the same kind and about another object; else the cluster
+    /// settles first.
     ///
     /// # Errors
     /// The changed object does not exist, or cannot be changed in this way. No other change is lost.
     pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> {
-        self.changes();
-        let gates = self.options.settings.config.feature_gates;
-        let ran = pods_with_claims(&self.inventory);
-        let moved = self.moved_with_devices(change);
-        let applied = change.apply(&mut self.inventory, &mut self.departures, self.now, gates);
-        release_claims(&mut self.inventory, &ran);
-        if let (Ok(()), Some((simulation, uid))) = (&applied, moved) {
-            let is_of_pod = |claim: &&ResourceClaim| claim.status.is_reserved_for(&uid);
-            keep_claims(&mut self.inventory, simulation.device_claims().filter(is_of_pod));
+        let kind = StepKind::Change(mem::discriminant(change));
+        self.begin(kind, Some(change.object()))?;
+        if change.is_live() {
+            self.settle_objects()?;
+            let State::Live { simulation, .. } = &mut self.state else { return Ok(()) };
+            change.make(&mut self.inventory, simulation, &mut self.departures)?;
+        } else {
+            self.write_back()?;
+            let gates = self.options.settings.config.feature_gates;
+            let ran = pods_with_claims(&self.inventory);
+            let moved = self.moved_with_devices(change);
+            let applied = change.apply(&mut self.inventory, &mut self.departures, self.now, gates);
+            release_claims(&mut self.inventory, &ran);
+            applied?;
+            if let Some((simulation, uid)) = moved {
+                let is_of_pod = |claim: &&ResourceClaim| claim.status.is_reserved_for(&uid);
+                keep_claims(&mut self.inventory, simulation.device_claims().filter(is_of_pod));
+            }
         }
-        applied
+        self.step.add(kind, change.object(), change.to_string());
+        Ok(())
+    }
+
+    /// The next change begins a step of its own.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn then(&mut self) -> Result<(), SimulationError> {
+        if self.step.kind.is_some() {
+            self.settle(|_, _| ())?;
+        }
+        Ok(())
+    }
+
+    /// Lets the cluster settle if a change does not belong to the step.
+    fn begin(&mut self, kind: StepKind, object: Option<String>) -> Result<(), SimulationError> {
+        let is_again = object.is_some_and(|object| self.step.objects.contains(&object));
+        match self.step.kind {
+            Some(last) if last != kind || is_again => self.then(),
+            _ => Ok(()),
+        }
     }
 
     /// The cluster after a move of a pod with claims of devices, and the uid of the pod.
@@ -138,9 +207,13 @@ impl WhatIf {
     /// another template first scales the pods that it has; one with another template replaces its pods when the cluster is built.
     ///
     /// # Errors
-    /// Those of `overlay`.
-    pub fn overlay<E>(&mut self, overlay: impl FnOnce(&mut Inventory) -> Result<(), E>) -> Result<(), E> {
-        self.changes();
+    /// Those of `overlay`, and those of [`Simulation::new`].
+    pub fn overlay<E: From<SimulationError>>(
+        &mut self,
+        overlay: impl FnOnce(&mut Inventory) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.begin(StepKind::Objects, None)?;
+        self.write_back()?;
         let ran = pods_with_claims(&self.inventory);
         overlay(&mut self.inventory)?;
         let workloads = self.inventory.workloads.iter().map(|entry| &entry.object);
@@ -151,6 +224,7 @@ impl WhatIf {
             scale::scale_replaced(&mut self.inventory, &mut self.departures, kind, &name, self.now);
         }
         release_claims(&mut self.inventory, &ran);
+        self.step.add(StepKind::Objects, String::new(), "objects of files".to_owned());
         Ok(())
     }
 
@@ -160,59 +234,119 @@ impl WhatIf {
     /// As [`Simulation::new`].
     pub fn simulation(&self) -> Result<Simulation, SimulationError> {
         match &self.state {
-            State::Unchanged(simulation) => Ok(Simulation::clone(simulation)),
-            State::Changed(_) => Simulation::before_rollouts(self.inventory.clone(), self.options.clone()),
+            State::Live { simulation, .. } => Ok(Simulation::clone(simulation)),
+            State::Objects => Simulation::before_rollouts(self.inventory.clone(), self.options.clone()),
         }
     }
 
     /// Replaces the scheduling rules. Returns whether they are others than before.
-    pub fn set_settings(&mut self, settings: Settings) -> bool {
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn set_settings(&mut self, settings: Settings) -> Result<bool, SimulationError> {
         let has_changed = self.options.settings != settings;
         if has_changed {
-            self.changes();
+            self.then()?;
+            self.write_back()?;
             self.options.settings = settings;
         }
-        has_changed
+        Ok(has_changed)
     }
 
-    /// The objects, with the changes so far.
+    /// The objects, with the changes so far. The pods are those at the last change that was not about nodes or evictions.
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
     }
 
-    /// Evicts the pods of the changes as far as disruption budgets allow, plays the rollouts, places the pods that have no node, and lets
-    /// the enforcer evict. `progress` is that of [`Simulation::run`].
+    /// The pods of the inventory are up to date, and the cluster is built from the objects.
+    fn write_back(&mut self) -> Result<(), SimulationError> {
+        let State::Live { simulation, is_ahead } = &mut self.state else { return Ok(()) };
+        self.before.get_or_insert_with(|| Before::of(simulation));
+        if *is_ahead {
+            write_back(&mut self.inventory, simulation, &mut self.departures.lost, self.now)?;
+            self.running = running(&self.inventory);
+        }
+        self.state = State::Objects;
+        Ok(())
+    }
+
+    /// The state is a simulation.
+    fn settle_objects(&mut self) -> Result<(), SimulationError> {
+        if let State::Objects = self.state {
+            let simulation = Simulation::before_rollouts(self.inventory.clone(), self.options.clone())?;
+            self.state = State::Live { simulation: Box::new(simulation), is_ahead: false };
+        }
+        if let State::Live { simulation, is_ahead } = &mut self.state {
+            self.before.get_or_insert_with(|| Before::of(simulation));
+            *is_ahead = true;
+        }
+        Ok(())
+    }
+
+    /// Evicts the pods of the changes as far as disruption budgets allow, plays the rollouts, and places the pods that have no node.
+    fn settle(&mut self, progress: impl FnMut(usize, usize)) -> Result<Option<Retry>, SimulationError> {
+        self.settle_objects()?;
+        let (State::Live { simulation, .. }, Some(before)) = (&mut self.state, &self.before) else {
+            return Ok(None);
+        };
+        let evictions = mem::take(&mut self.departures.evictions);
+        let evicted = evictions.iter().filter_map(|eviction| {
+            let pod = simulation.pod(eviction.pod.namespace(), eviction.pod.name())?;
+            Some(&pod.pod)
+        });
+        let budgets =
+            budgets_of(&self.inventory, &evicted.collect::<Vec<_>>(), |pod| self.running.contains(pod));
+        let leaving = Leaving { nodes: mem::take(&mut self.departures.nodes), evictions, budgets };
+        let has_open = simulation.rollouts.iter().any(|rollout| !rollout.is_complete(simulation));
+        let retry = has_open.then(|| Retry { start: Simulation::clone(simulation), leaving: leaving.clone() });
+        let left = simulation.advance(leaving, self.now, progress);
+        self.departures.lost.extend(left.lost);
+        (self.departures.evictions, self.departures.refused) = (left.open, left.blocked);
+        let Step { changes, .. } = mem::take(&mut self.step);
+        self.steps.push(StepOutcome::of(changes, simulation, before, &self.departures, left.exhausted));
+        Ok(retry)
+    }
+
+    /// Lets the cluster settle after the last changes, and lets the enforcer evict. `progress` is that of [`Simulation::run`].
     ///
     /// # Errors
     /// As [`Simulation::new`].
-    pub fn run(self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
-        let WhatIf { inventory, options, now, mut departures, without_target, state } = self;
-        let (mut simulation, before, evictions, budgets) = match state {
-            State::Unchanged(mut simulation) => {
-                let before = Before::of(&mut simulation);
-                (*simulation, before, Vec::new(), Vec::new())
-            }
-            State::Changed(before) => {
-                let evictions = std::mem::take(&mut departures.evictions);
-                let ran = |pod: &NamespacedName| before.nodes.contains_key(pod);
-                let budgets = budgets_of(&inventory, &evictions, ran);
-                (Simulation::before_rollouts(inventory, options)?, before, evictions, budgets)
-            }
+    pub fn run(mut self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
+        let retry = self.settle(progress)?;
+        let WhatIf { now, mut departures, without_target, before, state, steps, .. } = self;
+        let (State::Live { simulation, .. }, Some(before)) = (state, before) else {
+            return Err(SimulationError::Invalid(Vec::new()));
         };
-        let start = (!simulation.rollouts.is_empty()).then(|| simulation.clone());
-        let left = simulation.advance(evictions.clone(), budgets.clone(), now, progress);
-        departures.lost.extend(left.lost);
+        let mut simulation = *simulation;
         departures.scaled_down.extend(without_successor(&simulation));
         let stuck = StuckRollout::all(&mut simulation, &before, |at, strategy| {
-            let Some(mut trial) = start.clone() else { return false };
+            let Some(Retry { start, leaving }) = &retry else { return false };
+            let mut trial = start.clone();
             trial.rollouts[at].set_strategy(strategy);
-            trial.advance(evictions.clone(), budgets.clone(), now, |_, _| ());
+            trial.advance(leaving.clone(), now, |_, _| ());
             trial.rollouts[at].is_complete(&trial)
         });
-        let outcome =
-            WhatIfOutcome::of(&mut simulation, &before, departures, left.blocked, stuck, &without_target);
+        let mut outcome = WhatIfOutcome::of(&mut simulation, &before, departures, stuck, &without_target);
+        if steps.len() > 1 {
+            outcome.steps = steps;
+        }
         Ok(Changed { outcome, simulation })
     }
+}
+
+impl Step {
+    fn add(&mut self, kind: StepKind, object: String, change: String) {
+        self.kind = Some(kind);
+        self.objects.insert(object);
+        self.changes.push(change);
+    }
+}
+
+/// The pods of an inventory that have a node and have not ended.
+fn running(inventory: &Inventory) -> HashSet<NamespacedName> {
+    let pods = inventory.pods.iter().map(|entry| &entry.object);
+    let runs = |pod: &&Pod| !pod.spec.node_name.is_empty() && !pod.is_terminal() && !pod.awaits_node_admission();
+    pods.filter(runs).map(|pod| pod.metadata.namespaced_name()).collect()
 }
 
 /// The pods of DaemonSets that their controllers deleted on nodes where the new template runs no pod.
@@ -287,8 +421,8 @@ pub(crate) fn place_new(
 ) -> Result<(Simulation, bool), SimulationError> {
     let given = inventory.pods.iter().map(|entry| &entry.object).filter(|pod| !pod.is_terminal());
     let given: HashSet<_> = given.map(|pod| pod.metadata.namespaced_name()).collect();
-    let simulation = Simulation::as_is(inventory.clone(), options.clone())?;
-    let has_new = keep_placed(inventory, &simulation, &given, now)?;
+    let mut simulation = Simulation::as_is(inventory.clone(), options.clone())?;
+    let has_new = keep_placed(inventory, &mut simulation, &given, now)?;
     Ok((simulation, has_new))
 }
 
@@ -319,11 +453,12 @@ fn release_claims(inventory: &mut Inventory, ran: &BTreeSet<String>) {
 /// whether there are any. Pods of the input that their nodes admit run from now on.
 fn keep_placed(
     inventory: &mut Inventory,
-    simulation: &Simulation,
+    simulation: &mut Simulation,
     given: &HashSet<NamespacedName>,
     now: Timestamp,
 ) -> Result<bool, SimulationError> {
     // What runs before the changes stays on its node, whatever changes.
+    simulation.run_admitted();
     for pod in inventory.pods.iter_mut().map(|entry| &mut entry.object) {
         let metadata = &pod.metadata;
         let runs = || simulation.pod(&metadata.namespace, &metadata.name).is_some_and(|p| p.node().is_some());
@@ -331,17 +466,74 @@ fn keep_placed(
             RUNNING.clone_into(&mut pod.status.phase);
         }
     }
-    let placed = simulation.pods().iter().filter(|pod| pod.node().is_some());
-    let placed = placed.map(|pod| (pod.pod.metadata.namespaced_name(), pod));
-    if simulation.rolled_out().is_empty() && placed.clone().all(|(name, _)| given.contains(&name)) {
+    let mut placed = simulation.pods().iter().filter(|pod| pod.node().is_some());
+    let is_given = |pod: &SimulatedPod| given.contains(&pod.pod.metadata.namespaced_name());
+    if simulation.rolled_out().is_empty() && placed.all(is_given) {
         return Ok(false);
     }
-    let placed: BTreeMap<_, _> = placed.collect();
+    add_created(inventory, simulation, |pod| pod.node().is_some(), now)?;
+    Ok(true)
+}
+
+/// Makes the pods of the input those of the simulation. Pods that nothing creates again are lost.
+fn write_back(
+    inventory: &mut Inventory,
+    simulation: &Simulation,
+    lost: &mut Vec<(NamespacedName, String)>,
+    now: Timestamp,
+) -> Result<(), SimulationError> {
+    let is_lost = |pod: &SimulatedPod| pod.preempted_by.is_some() && pod.is_unplaced() && pod.pod.metadata.controller().is_none();
+    for pod in simulation.pods().iter().filter(|pod| is_lost(pod)) {
+        lost.push((pod.pod.metadata.namespaced_name(), pod.outcome.message().into_owned()));
+    }
+    add_created(inventory, simulation, |pod| !is_lost(pod), now)?;
+    inventory.pods.retain_mut(|entry| {
+        let metadata = &entry.object.metadata;
+        match simulation.pod(&metadata.namespace, &metadata.name).filter(|pod| !is_lost(pod)) {
+            Some(pod) if pod.node() != Some(&entry.object.spec.node_name) || entry.object.is_terminal() => {
+                entry.object = as_object(pod, now);
+                true
+            }
+            Some(_) => true,
+            None => entry.object.is_terminal(),
+        }
+    });
+    // They are those of before the changes.
+    inventory.pod_disruption_budgets.iter_mut().for_each(|entry| entry.object.status = Default::default());
+    Ok(())
+}
+
+/// The object of a pod of a simulation.
+fn as_object(pod: &SimulatedPod, now: Timestamp) -> Pod {
+    let mut object = pod.pod.clone();
+    if let Some(node) = pod.node() {
+        node.clone_into(&mut object.spec.node_name);
+        RUNNING.clone_into(&mut object.status.phase);
+    }
+    // The API server has admitted it.
+    object.metadata.creation_timestamp.get_or_insert(now);
+    object
+}
+
+/// Adds the selected pods that controllers have created, with the claims that were created with them. What is rolled out is so for the
+/// input, too.
+fn add_created(
+    inventory: &mut Inventory,
+    simulation: &Simulation,
+    is_selected: impl Fn(&SimulatedPod) -> bool,
+    now: Timestamp,
+) -> Result<(), SimulationError> {
     let expansion = expand(inventory)?;
-    inventory.pods.retain(|entry| !expansion.deleted.contains(&entry.object.metadata.namespaced_name()));
+    let deleted = |entry: &mut Entry<Pod>| expansion.deleted.contains(&entry.object.metadata.namespaced_name());
+    let deleted = inventory.pods.extract_if(.., deleted);
+    let mut sources: HashMap<_, _> =
+        deleted.map(|entry| (entry.object.metadata.namespaced_name(), entry.source)).collect();
     for created in expansion.pods {
-        let Some(pod) = placed.get(&created.pod.metadata.namespaced_name()) else { continue };
-        let source = inventory.workloads[created.workload].source.clone();
+        let name = created.pod.metadata.namespaced_name();
+        if simulation.pod(name.namespace(), name.name()).is_none_or(|pod| !is_selected(pod)) {
+            continue;
+        }
+        let source = &inventory.workloads[created.workload].source;
         let claims = created.claims.into_iter().map(|claim| Entry {
             object: VolumeObject::PersistentVolumeClaim(Box::new(claim)),
             raw: None,
@@ -349,25 +541,38 @@ fn keep_placed(
             order: usize::MAX,
         });
         inventory.volume_objects.extend(claims);
-        let mut object = pod.pod.clone();
-        object.spec.node_name = pod.node().unwrap_or_default().to_owned();
-        RUNNING.clone_into(&mut object.status.phase);
-        // The API server has admitted it.
-        object.metadata.creation_timestamp.get_or_insert(now);
-        inventory.pods.push(Entry { object, raw: None, source, order: usize::MAX });
+        sources.insert(name, source.clone());
+    }
+    let there = inventory.pods.iter().map(|entry| entry.object.metadata.namespaced_name());
+    let there: HashSet<_> = there.collect();
+    for pod in simulation.pods().iter().filter(|pod| is_selected(pod)) {
+        let name = pod.pod.metadata.namespaced_name();
+        if let Some(source) = sources.remove(&name)
+            && !there.contains(&name)
+        {
+            inventory.pods.push(Entry { object: as_object(pod, now), raw: None, source, order: usize::MAX });
+        }
     }
     keep_claims(inventory, simulation.device_claims());
+    let incomplete = simulation.rollouts.iter().filter(|rollout| !rollout.is_complete(simulation));
+    let incomplete: HashSet<_> = incomplete.map(|rollout| (rollout.kind, rollout.name.clone())).collect();
+    let is_incomplete = |workload: &Workload| {
+        incomplete.contains(&(workload.kind(), workload.metadata().namespaced_name()))
+    };
     // They are rolled out already: the ReplicaSets of earlier templates are not the newest any more.
-    let rolled_out = expansion.rolled_out.iter().map(|(i, _)| inventory.workloads[*i].object.metadata());
-    let rolled_out: HashSet<_> = rolled_out.map(ObjectMeta::namespaced_name).collect();
+    let rolled_out = expansion.rolled_out.iter().map(|(i, _)| &inventory.workloads[*i].object);
+    let rolled_out = rolled_out.filter(|workload| !is_incomplete(workload));
+    let rolled_out: HashSet<_> = rolled_out.map(|workload| workload.metadata().namespaced_name()).collect();
     inventory.workloads.retain(|entry| {
         let metadata = entry.object.metadata();
         let deployment = metadata.controller().filter(|owner| owner.kind == Kind::Deployment.name());
         deployment
             .is_none_or(|owner| !rolled_out.contains(&NamespacedName::new(&metadata.namespace, &owner.name)))
     });
-    inventory.workloads.iter_mut().for_each(|entry| entry.object.replaced = None);
-    Ok(true)
+    for entry in inventory.workloads.iter_mut().filter(|entry| !is_incomplete(&entry.object)) {
+        entry.object.replaced = None;
+    }
+    Ok(())
 }
 
 /// Replaces claims of devices by what was decided about them, or adds them.

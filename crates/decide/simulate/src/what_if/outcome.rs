@@ -11,6 +11,7 @@ use super::before::Before;
 use super::departures::Departures;
 use super::evicted::{EvictedPod, Evictor};
 use super::rollouts::StuckRollout;
+use super::step::StepOutcome;
 use crate::repairs::Repair;
 use crate::simulation::{BlockedEviction, NotRunning, Simulation};
 
@@ -34,6 +35,9 @@ pub struct WhatIfOutcome {
     pub stuck_rollouts: Vec<StuckRollout>,
     /// Numbers of pods before and after the changes.
     pub summary: Summary,
+    /// The cluster after each step, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepOutcome>,
     /// Pods that their controllers delete because they have too many.
     #[serde(skip)]
     pub scaled_down: Vec<NamespacedName>,
@@ -172,8 +176,7 @@ impl WhatIfOutcome {
     pub(super) fn of(
         simulation: &mut Simulation,
         before: &Before,
-        departures: Departures,
-        blocked: Vec<BlockedEviction>,
+        mut departures: Departures,
         stuck_rollouts: Vec<StuckRollout>,
         without_target: &WithoutTarget,
     ) -> WhatIfOutcome {
@@ -200,9 +203,9 @@ impl WhatIfOutcome {
             add_broken(simulation);
         }
         let mut outcome = WhatIfOutcome {
-            scaled_down: departures.scaled_down,
+            scaled_down: std::mem::take(&mut departures.scaled_down),
             not_running: simulation.not_running(),
-            blocked,
+            blocked: departures.all_blocked(),
             stuck_rollouts,
             ..WhatIfOutcome::default()
         };

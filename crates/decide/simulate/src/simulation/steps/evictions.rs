@@ -38,15 +38,13 @@ pub struct BlockedEviction {
     pub message: String,
 }
 
-/// The budgets of the pods that are to be evicted. `ran` says which pods ran before the changes.
+/// The budgets of pods that are to be evicted. The pods of the inventory are those that the budgets are counted with; `ran` says which of
+/// them run.
 pub(crate) fn budgets_of(
     inventory: &Inventory,
-    evictions: &[Eviction],
+    evicted: &[&Pod],
     ran: impl Fn(&NamespacedName) -> bool,
 ) -> Vec<Budget> {
-    let evicted: HashSet<&NamespacedName> = evictions.iter().map(|eviction| &eviction.pod).collect();
-    let pods = || inventory.pods.iter().map(|entry| &entry.object);
-    let evicted: Vec<&Pod> = pods().filter(|pod| evicted.contains(&pod.metadata.namespaced_name())).collect();
     if evicted.is_empty() {
         return Vec::new();
     }
@@ -55,7 +53,8 @@ pub(crate) fn budgets_of(
         inventory.pod_disruption_budgets.iter().map(|entry| (&entry.object, Budget::new(&entry.object)));
     let budgets = budgets.filter(|(_, budget)| evicted.iter().any(|pod| budget.covers(pod)));
     let counted = budgets.map(|(object, mut budget)| {
-        let covered: Vec<&Pod> = pods().filter(|pod| budget.covers(pod)).collect();
+        let pods = inventory.pods.iter().map(|entry| &entry.object);
+        let covered: Vec<&Pod> = pods.filter(|pod| budget.covers(pod)).collect();
         let is_healthy = |pod: &Pod| ran(&pod.metadata.namespaced_name()) && !pod.is_unready();
         budget.count(object, &scales, covered.iter().map(|pod| (*pod, is_healthy(pod))));
         budget
@@ -65,7 +64,7 @@ pub(crate) fn budgets_of(
 
 /// The evictions that are still to be made.
 pub(super) struct Evictions {
-    open: Vec<Eviction>,
+    pub open: Vec<Eviction>,
     budgets: Vec<Budget>,
 }
 
@@ -100,11 +99,13 @@ impl Evictions {
             let of_pod: Vec<usize> = (0..budgets.len()).filter(|i| budgets[*i].covers(pod)).collect();
             match of_pod.as_slice() {
                 [] => {}
+                // The API server does not ask the budgets.
+                _ if pod.metadata.is_deleting() => {}
                 [budget] if pod.is_unready() && budgets[*budget].evicts_unready(spare[*budget]) => {}
                 [budget] if spare[*budget] > 0 => spare[*budget] -= 1,
                 _ => return true,
             }
-            steps.evict(at, eviction, lost);
+            steps.leave(at, &eviction.node, &eviction.why, lost);
             false
         });
         open.len() < n_open
@@ -126,11 +127,13 @@ impl Evictions {
         self.budgets.iter().zip(healthy).map(|(budget, n_healthy)| budget.allowed(n_healthy)).collect()
     }
 
-    /// The evictions that are refused to the end.
-    pub fn blocked(self, simulation: &Simulation) -> Vec<BlockedEviction> {
-        let mut spare = self.spare(simulation);
+    /// The evictions that are refused to the end, and the budgets that allow no disruption.
+    pub fn blocked(&self, simulation: &Simulation) -> (Vec<BlockedEviction>, Vec<NamespacedName>) {
+        let Evictions { open, budgets } = self;
+        let mut spare = if budgets.is_empty() { Vec::new() } else { self.spare(simulation) };
         spare.iter_mut().for_each(|spare| *spare = (*spare).max(0));
-        let Evictions { open, budgets } = &self;
+        let exhausted = budgets.iter().zip(&spare).filter(|(_, spare)| **spare == 0);
+        let exhausted = exhausted.map(|(budget, _)| budget.name.clone()).collect();
         let blocked = open.iter().filter_map(|Eviction { pod: name, node, .. }| {
             let pod = &simulation.pod(name.namespace(), name.name())?.pod;
             let of_pod: Vec<usize> = (0..budgets.len()).filter(|i| budgets[*i].covers(pod)).collect();
@@ -152,18 +155,33 @@ impl Evictions {
         });
         let mut blocked: Vec<_> = blocked.collect();
         blocked.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-        blocked
+        (blocked, exhausted)
     }
 }
 
 impl Steps<'_> {
-    /// Takes a pod off its node. Its controller creates it again.
-    fn evict(&mut self, position: usize, eviction: &Eviction, lost: &mut Vec<(NamespacedName, String)>) {
+    /// Nodes are lost with their pods. Controllers create them again.
+    pub(super) fn lose(&mut self, nodes: &[String], lost: &mut Vec<(NamespacedName, String)>) {
+        let names: HashSet<&str> = nodes.iter().map(String::as_str).collect();
+        let pods = self.simulation.pods().iter().enumerate();
+        let on_nodes = pods.filter_map(|(i, pod)| Some((i, pod.node().filter(|node| names.contains(node))?.to_owned())));
+        let on_nodes: Vec<(usize, String)> = if nodes.is_empty() { Vec::new() } else { on_nodes.collect() };
+        // At once: what is created again arrives when all of it is gone.
+        on_nodes.iter().for_each(|(position, _)| self.simulation.remove_from_node(*position));
+        nodes.iter().for_each(|node| self.simulation.cluster.remove_node(node));
+        for (position, node) in on_nodes {
+            self.leave(position, &node, "has no controller: it is lost with its node", lost);
+        }
+        nodes.iter().for_each(|node| _ = self.simulation.nodes.remove(node));
+    }
+
+    /// Takes a pod off its node. Its controller creates it again; `why` is the message for a pod without one.
+    fn leave(&mut self, position: usize, node: &str, why: &str, lost: &mut Vec<(NamespacedName, String)>) {
         match Fate::of(&self.simulation.pods[position].pod) {
             Fate::Recreated => {
                 let simulation = &mut *self.simulation;
                 simulation.remove_from_node(position);
-                let node = simulation.nodes.get(&eviction.node);
+                let node = simulation.nodes.get(node);
                 let evicted = &mut simulation.pods[position];
                 simulation.workloads.recreate(&mut evicted.pod, node);
                 evicted.was_running = false;
@@ -173,7 +191,7 @@ impl Steps<'_> {
             }
             fate => {
                 if fate == Fate::Lost {
-                    lost.push((eviction.pod.clone(), eviction.why.clone()));
+                    lost.push((self.simulation.pods[position].pod.metadata.namespaced_name(), why.to_owned()));
                 }
                 self.delete(position);
             }

@@ -33,6 +33,20 @@ pub(crate) struct Left {
     pub lost: Vec<(NamespacedName, String)>,
     /// Evictions that budgets refused to the end.
     pub blocked: Vec<BlockedEviction>,
+    /// The same, as they were requested.
+    pub open: Vec<Eviction>,
+    /// The budgets of the evicted pods that allow no disruption now.
+    pub exhausted: Vec<NamespacedName>,
+}
+
+/// What leaves the cluster.
+#[derive(Clone, Default)]
+pub(crate) struct Leaving {
+    /// Nodes that are removed with their pods.
+    pub nodes: Vec<String>,
+    /// Evictions, and the budgets of these pods.
+    pub evictions: Vec<Eviction>,
+    pub budgets: Vec<Budget>,
 }
 
 /// The steps, and what is kept between them.
@@ -86,13 +100,12 @@ fn first(pods: &mut BTreeMap<usize, PreparedPod>, gone: &HashSet<usize>) -> Opti
 }
 
 impl Simulation {
-    /// Evicts pods as `kubectl drain` does: refused evictions are tried again when other pods run. Plays the rollouts, and places
-    /// the pending pods, until nothing changes any more. `now` is the time by which controllers select pods to delete; `progress` is that
-    /// of [`Simulation::run`].
+    /// Removes nodes with their pods, and evicts pods as `kubectl drain` does: refused evictions are tried again when other pods run. Plays
+    /// the rollouts, and places the pending pods, until nothing changes any more. `now` is the time by which controllers select pods to
+    /// delete; `progress` is that of [`Simulation::run`].
     pub(crate) fn advance(
         &mut self,
-        evictions: Vec<Eviction>,
-        budgets: Vec<Budget>,
+        Leaving { nodes, evictions, budgets }: Leaving,
         now: Timestamp,
         mut progress: impl FnMut(usize, usize),
     ) -> Left {
@@ -100,6 +113,7 @@ impl Simulation {
         let mut left = Left::default();
         let waiting = Waiting { pending: self.take_queue(), ..Waiting::default() };
         let mut steps = Steps { simulation: self, waiting, gone: HashSet::new(), n_looks: 0, now };
+        steps.lose(&nodes, &mut left.lost);
         let mut evictions = evictions::Evictions::new(evictions, budgets, steps.simulation);
         let mut is_first = true;
         loop {
@@ -117,7 +131,8 @@ impl Simulation {
             }
             is_first = false;
         }
-        left.blocked = evictions.blocked(steps.simulation);
+        (left.blocked, left.exhausted) = evictions.blocked(steps.simulation);
+        left.open = evictions.open;
         for rollout in &rollouts {
             steps.name_replaced(rollout);
         }
