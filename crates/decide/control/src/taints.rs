@@ -27,6 +27,12 @@ pub fn stay(tolerations: &[Toleration], taint: &Taint, gates: FeatureGates) -> S
     }
 }
 
+/// The taint of a node that cannot be reached.
+pub fn taint_unreachable(effect: &str) -> Taint {
+    let (key, effect) = ("node.kubernetes.io/unreachable".to_owned(), effect.to_owned());
+    Taint { key, effect, value: String::new() }
+}
+
 /// Sets or removes the taint of a cordoned node, as the node controller does at once.
 pub fn taint_cordoned(node: &mut NodeSpec) {
     let is_cordon = |taint: &Taint| taint.key == UNSCHEDULABLE_TAINT && taint.effect == "NoSchedule";

@@ -233,6 +233,7 @@ impl WritePlan {
                         .into_iter()
                         .for_each(|manifest| plan.add_manifest(manifest, is_forced, inventory));
                 }
+                ChangeRequest::Then => {}
                 request => plan.add(request.change(namespace, inventory)?, inventory),
             }
         }
@@ -251,6 +252,9 @@ impl WritePlan {
             Change::RemoveNode(name) => refuse(format!("Remove node {name}"), NODES_LEAVE),
             Change::RemoveDomain { key, value } => {
                 refuse(format!("Remove the nodes with {key}={value}"), NODES_LEAVE);
+            }
+            Change::LoseContact { key, value, .. } => {
+                refuse(format!("Lose the nodes with {key}={value}"), NODES_LEAVE);
             }
             Change::AddNodes { n_nodes, like } => {
                 refuse(format!("Add {} like {like}", counted(n_nodes, "node")), NODES_JOIN);

@@ -1,6 +1,8 @@
 //! Pods that leave their nodes, and what their controllers create in their place.
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Node, Pod, PodStatus, TOPOLOGY_LABELS, find_condition};
+use berth_control::taints::{Stay, stay, taint_unreachable};
 use berth_input::expand::{DELETION_COST, Replica};
 
 /// What happens to a pod that leaves its node.
@@ -21,6 +23,40 @@ impl Fate {
             Some(_) => Fate::Recreated,
             None => Fate::Lost,
         }
+    }
+}
+
+/// A pod that stays on a node that cannot be reached.
+pub(crate) const STAYS: &str = "stays on its unreachable node: it tolerates that for longer";
+
+/// What happens to a pod whose node cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contact {
+    /// It belongs to the node, and comes back with it.
+    OfNode,
+    /// It tolerates that for longer.
+    Stays,
+    /// It is being deleted, and another one is created.
+    Recreated,
+    /// There is no other one, for this reason.
+    Lost(&'static str),
+}
+
+/// What happens to a pod whose node cannot be reached for so many seconds, or for ever.
+pub(crate) fn unreachable(pod: &Pod, seconds: Option<i64>, gates: FeatureGates) -> Contact {
+    let stays = match stay(&pod.spec.tolerations, &taint_unreachable("NoExecute"), gates) {
+        Stay::Forever => true,
+        Stay::Seconds(tolerated) => seconds.is_some_and(|seconds| seconds < tolerated),
+        Stay::No => false,
+    };
+    match pod.metadata.controller() {
+        _ if pod.belongs_to_node() => Contact::OfNode,
+        _ if stays => Contact::Stays,
+        Some(owner) if owner.kind == "StatefulSet" => Contact::Lost(
+            "the StatefulSet creates no other pod of this name before the unreachable node has ended this one",
+        ),
+        Some(_) if !pod.metadata.is_deleting() => Contact::Recreated,
+        _ => Contact::Lost("has no controller: the unreachable node evicts it"),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use berth_api::object::{LabelSelector, NamespacedName, Node, Pod, VolumeObject};
+use berth_api::object::{DeviceObject, LabelSelector, NamespacedName, Node, Pod, VolumeObject};
 use berth_api::read::Kind;
 use berth_control::budget::Scales;
 use berth_engine::DisruptionBudget;
@@ -30,6 +30,11 @@ impl Simulation {
             self.nodes.insert(node.metadata.name.clone(), node);
         }
         is_new
+    }
+
+    /// Adds or changes an object of devices.
+    pub(crate) fn set_device(&mut self, object: &DeviceObject) {
+        self.devices.set(&mut self.cluster, object);
     }
 
     /// Removes a node. Returns whether it was there.

@@ -10,7 +10,7 @@ use berth_api::object::{DeviceObject, NamespacedName, Node, Pod, Taint, VolumeOb
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::format::counted;
 use berth_api::syntax::labels::HOSTNAME;
-use berth_control::taints::{Stay, stay, taint_cordoned};
+use berth_control::taints::{Stay, stay, taint_cordoned, taint_unreachable};
 use berth_input::inventory::{Entry, Inventory};
 use berth_rules::TaintEffect;
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ use super::departures::Departures;
 use super::error::ChangeError;
 use super::scale;
 use crate::simulation::workloads::Workloads;
-use crate::simulation::{Simulation, node_like, slices_like, slices_of};
+use crate::simulation::{Simulation, new_node_name, node_like, slices_like, slices_of};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,15 @@ pub enum Change {
         key: String,
         /// Its value.
         value: String,
+    },
+    /// The nodes with a label cannot be reached: they stay, with the taints of such nodes.
+    LoseContact {
+        /// The label key.
+        key: String,
+        /// Its value.
+        value: String,
+        /// For how long; none for ever.
+        seconds: Option<i64>,
     },
     /// Adds nodes that are empty, apart from the pods of DaemonSets, and otherwise like an existing one.
     AddNodes {
@@ -113,6 +122,8 @@ impl Change {
                 | Change::Drain(_)
                 | Change::Cordon(_)
                 | Change::Uncordon(_)
+                | Change::AddNodes { .. }
+                | Change::LoseContact { .. }
                 | Change::Evict(_)
         )
     }
@@ -120,18 +131,26 @@ impl Change {
     /// The object that is changed.
     pub(super) fn object(&self) -> String {
         match self {
-            Change::RemoveNode(node) | Change::Drain(node) | Change::Cordon(node) | Change::Uncordon(node) => {
-                node.clone()
+            Change::RemoveNode(node)
+            | Change::Drain(node)
+            | Change::Cordon(node)
+            | Change::Uncordon(node) => node.clone(),
+            Change::RemoveDomain { key, value } | Change::LoseContact { key, value, .. } => {
+                format!("{key}={value}")
             }
-            Change::RemoveDomain { key, value } => format!("{key}={value}"),
             Change::AddNodes { like, .. } => like.clone(),
-            Change::SetLabel { node, key, .. } | Change::RemoveTaint { node, key, .. } => format!("{node} {key}"),
+            Change::SetLabel { node, key, .. } | Change::RemoveTaint { node, key, .. } => {
+                format!("{node} {key}")
+            }
             Change::SetTaint { node, taint } => format!("{node} {}:{}", taint.key, taint.effect),
             Change::Scale { kind, name, .. } => format!("{} {name}", kind.name()),
             Change::Evict(pod) | Change::Move { pod, .. } => pod.to_string(),
-            Change::FailDevices { driver, pool, device } => {
-                [Some(driver), pool.as_ref(), device.as_ref()].into_iter().flatten().cloned().collect::<Vec<_>>().join("/")
-            }
+            Change::FailDevices { driver, pool, device } => [Some(driver), pool.as_ref(), device.as_ref()]
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect::<Vec<_>>()
+                .join("/"),
         }
     }
 
@@ -150,15 +169,26 @@ impl Change {
             }
             Change::RemoveDomain { key, value } => {
                 let has_label = |node: &Node| domain_of(node, key) == Some(value);
-                if !inventory.nodes.iter().any(|entry| has_label(&entry.object)) {
-                    let values = inventory.nodes.iter().filter_map(|entry| domain_of(&entry.object, key));
-                    let mut known: Vec<_> = values.map(str::to_owned).collect();
-                    known.sort_unstable();
-                    known.dedup();
-                    return Err(ChangeError::NoDomain { key: key.clone(), value: value.clone(), known });
-                }
+                has_domain(inventory, key, value)?;
                 let removed = inventory.nodes.extract_if(.., |entry| has_label(&entry.object));
                 removed.for_each(|entry| departures.lose(entry.object.metadata.name));
+            }
+            Change::LoseContact { key, value, seconds } => {
+                has_domain(inventory, key, value)?;
+                let nodes = inventory.nodes.iter_mut().map(|entry| &mut entry.object);
+                for node in nodes.filter(|node| domain_of(node, key) == Some(value)) {
+                    make_unreachable(node);
+                    simulation.set_node(node.clone());
+                    departures.unreachable.push((node.metadata.name.clone(), *seconds));
+                }
+            }
+            Change::AddNodes { n_nodes, like } => {
+                let like = find_node(inventory, like)?.clone();
+                for _ in 0..*n_nodes {
+                    let name = new_node_name(&like.metadata.name, |name| simulation.has_node(name));
+                    let node = node_like(&like, name);
+                    add_node_like(inventory, simulation, &like.metadata.name, node);
+                }
             }
             Change::Drain(name) => {
                 cordon(inventory, simulation, name, true)?;
@@ -198,10 +228,6 @@ impl Change {
         gates: FeatureGates,
     ) -> Result<(), ChangeError> {
         match self {
-            Change::AddNodes { n_nodes, like } => {
-                let like = find_node(inventory, like)?.clone();
-                add_nodes_like(inventory, &like, *n_nodes);
-            }
             Change::SetLabel { node, key, value } => {
                 let labels = &mut node_mut(inventory, node)?.metadata.labels;
                 match value {
@@ -263,6 +289,8 @@ impl Change {
             | Change::Drain(_)
             | Change::Cordon(_)
             | Change::Uncordon(_)
+            | Change::AddNodes { .. }
+            | Change::LoseContact { .. }
             | Change::Evict(_) => {}
         }
         Ok(())
@@ -275,7 +303,9 @@ impl fmt::Display for Change {
         let object = self.object();
         match self {
             Change::RemoveNode(_) => write!(f, "remove node {object}"),
-            Change::RemoveDomain { .. } => write!(f, "remove domain {object}"),
+            Change::RemoveDomain { .. } => write!(f, "remove {object}"),
+            Change::LoseContact { seconds: None, .. } => write!(f, "lose {object}"),
+            Change::LoseContact { seconds: Some(n), .. } => write!(f, "lose {object} for {n} s"),
             Change::Drain(_) => write!(f, "drain {object}"),
             Change::Cordon(_) => write!(f, "cordon {object}"),
             Change::Uncordon(_) => write!(f, "uncordon {object}"),
@@ -384,48 +414,60 @@ pub(super) fn domain_of<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.label(key).or(name)
 }
 
-fn add_nodes_like(inventory: &mut Inventory, like: &Node, n_nodes: usize) {
-    let like_name = &like.metadata.name;
-    let taken: HashSet<&str> =
-        inventory.nodes.iter().map(|entry| entry.object.metadata.name.as_str()).collect();
-    let names = (1..).map(|i| format!("{like_name}-new-{i}")).filter(|name| !taken.contains(name.as_str()));
-    let names: Vec<String> = names.take(n_nodes).collect();
-    let source = inventory.nodes.iter().find(|entry| entry.object.metadata.name == *like_name);
-    let Some(Entry { source, .. }) = source.cloned() else { return };
+/// A node cannot be reached: the node controller taints it.
+pub(crate) fn make_unreachable(node: &mut Node) {
+    for effect in ["NoSchedule", "NoExecute"] {
+        let taint = taint_unreachable(effect);
+        if !node.spec.taints.contains(&taint) {
+            node.spec.taints.push(taint);
+        }
+    }
+}
+
+/// Whether a node has the label, else an error with the values that nodes have.
+fn has_domain(inventory: &Inventory, key: &str, value: &str) -> Result<(), ChangeError> {
+    let values = inventory.nodes.iter().filter_map(|entry| domain_of(&entry.object, key));
+    let known: BTreeSet<&str> = values.collect();
+    if known.contains(value) {
+        return Ok(());
+    }
+    let known = known.into_iter().map(str::to_owned).collect();
+    Err(ChangeError::NoDomain { key: key.to_owned(), value: value.to_owned(), known })
+}
+
+/// Adds a node that is like another one, with its CSI drivers, devices and daemon pods.
+pub(super) fn add_node_like(inventory: &mut Inventory, simulation: &mut Simulation, like: &str, node: Node) {
+    let name = node.metadata.name.clone();
+    let source = inventory.nodes.iter().find(|entry| entry.object.metadata.name == like);
+    let Some(Entry { source, .. }) = source else { return };
+    let source = source.clone();
+    simulation.set_node(node.clone());
+    inventory.nodes.push(new_entry(node, &source));
     let csi_node = inventory.volume_objects.iter().find_map(|entry| match &entry.object {
-        VolumeObject::CsiNode(csi_node) if csi_node.metadata.name == *like_name => Some(csi_node.clone()),
+        VolumeObject::CsiNode(csi_node) if csi_node.metadata.name == like => Some(csi_node.clone()),
         _ => None,
     });
-    let slices: Vec<_> = slices_of(inventory, like_name).cloned().collect();
-    // Of a DaemonSet in the input, the expansion creates the pod.
-    let is_known = |pod: &Pod| {
-        inventory.workloads.iter().any(|entry| {
-            let metadata = entry.object.metadata();
-            entry.object.kind() == Kind::DaemonSet
-                && metadata.namespace == pod.metadata.namespace
-                && pod.metadata.controller().is_some_and(|owner| owner.name == metadata.name)
-        })
-    };
-    let is_copied = |pod: &&Pod| pod.spec.node_name == *like_name && pod.belongs_to_node() && !is_known(pod);
-    let daemons: Vec<Pod> =
-        inventory.pods.iter().map(|entry| &entry.object).filter(is_copied).cloned().collect();
-    for name in names {
-        if let Some(mut csi_node) = csi_node.clone() {
-            csi_node.metadata = CsiNode::default().metadata;
-            csi_node.metadata.name.clone_from(&name);
-            inventory.volume_objects.push(new_entry(VolumeObject::CsiNode(csi_node), &source));
-        }
-        for mut pod in daemons.iter().cloned() {
-            pod.metadata.name = format!("{}-{name}", pod.metadata.name);
-            pod.metadata.uid.clear();
-            pod.spec.node_name.clone_from(&name);
-            inventory.pods.push(new_entry(pod, &source));
-        }
-        for slice in slices_like(&slices, like_name, &name) {
-            let object = DeviceObject::ResourceSlice(Box::new(slice));
-            inventory.device_objects.push(new_entry(object, &source));
-        }
-        inventory.nodes.push(new_entry(node_like(like, name), &source));
+    if let Some(mut csi_node) = csi_node {
+        csi_node.metadata = CsiNode::default().metadata;
+        csi_node.metadata.name.clone_from(&name);
+        let object = VolumeObject::CsiNode(csi_node);
+        simulation.cluster().set_volume_object(object.clone());
+        inventory.volume_objects.push(new_entry(object, &source));
+    }
+    let slices: Vec<_> = slices_of(inventory, like).cloned().collect();
+    for slice in slices_like(&slices, like, &name) {
+        let object = DeviceObject::ResourceSlice(Box::new(slice));
+        simulation.set_device(&object);
+        inventory.device_objects.push(new_entry(object, &source));
+    }
+    let daemons =
+        simulation.pods().iter().filter(|pod| pod.node() == Some(like) && pod.pod.belongs_to_node());
+    let daemons: Vec<Pod> = daemons.map(|pod| pod.pod.clone()).collect();
+    for mut pod in daemons {
+        pod.metadata.name = format!("{}-{name}", pod.metadata.name);
+        pod.metadata.uid.clear();
+        pod.spec.node_name.clone_from(&name);
+        simulation.set_pod(pod);
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Departures {
     pub(super) scaled_down: Vec<NamespacedName>,
     /// Nodes that are to be removed.
     pub(super) nodes: Vec<String>,
+    /// Nodes that cannot be reached, for so many seconds.
+    pub(super) unreachable: Vec<(String, Option<i64>)>,
     /// Evictions, which budgets may refuse: they are tried again until they succeed, or the drain is given up.
     pub(super) evictions: Vec<Eviction>,
     /// Those that budgets have refused to the end.

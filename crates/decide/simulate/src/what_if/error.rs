@@ -31,6 +31,12 @@ pub enum ChangeError {
         /// The values on the nodes.
         known: Vec<String>,
     },
+    /// No node has the labels.
+    #[error("no node has the labels {labels}")]
+    NoNodes {
+        /// The labels, as `KEY=VALUE`.
+        labels: String,
+    },
     /// The node does not have the taint that is to be removed.
     #[error("Node {node} has no taint {taint}")]
     NoTaint {

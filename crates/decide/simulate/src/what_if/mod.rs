@@ -15,6 +15,7 @@ mod error;
 mod evicted;
 mod outcome;
 mod request;
+mod roll;
 mod rollouts;
 pub(crate) mod scale;
 mod step;
@@ -44,8 +45,10 @@ pub use error::ChangeError;
 pub use evicted::{EvictedPod, Evictor};
 pub use outcome::{BrokenRule, Counts, MovedPod, Summary, UnplacedPod, WhatIfOutcome};
 pub use request::{
-    ChangeRequest, key_value, named_workload, refusal, taint, topology_key, valid, workload_replicas,
+    ChangeRequest, key_value, named_workload, node_labels, refusal, taint, topology_key, valid,
+    workload_replicas,
 };
+pub use roll::RollNodes;
 pub use rollouts::StuckRollout;
 pub use step::StepOutcome;
 
@@ -147,8 +150,13 @@ impl WhatIf {
     /// # Errors
     /// The changed object does not exist, or cannot be changed in this way. No other change is lost.
     pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> {
+        self.begin(StepKind::Change(mem::discriminant(change)), Some(change.object()))?;
+        self.apply_together(change)
+    }
+
+    /// Makes a change in the present step.
+    fn apply_together(&mut self, change: &Change) -> Result<(), ChangeError> {
         let kind = StepKind::Change(mem::discriminant(change));
-        self.begin(kind, Some(change.object()))?;
         if change.is_live() {
             self.settle_objects()?;
             let State::Live { simulation, .. } = &mut self.state else { return Ok(()) };
@@ -207,15 +215,17 @@ impl WhatIf {
     /// another template first scales the pods that it has; one with another template replaces its pods when the cluster is built.
     ///
     /// # Errors
-    /// Those of `overlay`, and those of [`Simulation::new`].
-    pub fn overlay<E: From<SimulationError>>(
+    /// As [`Simulation::new`], about the changes before this one. Inside, those of `overlay`.
+    pub fn overlay<E>(
         &mut self,
         overlay: impl FnOnce(&mut Inventory) -> Result<(), E>,
-    ) -> Result<(), E> {
+    ) -> Result<Result<(), E>, SimulationError> {
         self.begin(StepKind::Objects, None)?;
         self.write_back()?;
         let ran = pods_with_claims(&self.inventory);
-        overlay(&mut self.inventory)?;
+        if let Err(error) = overlay(&mut self.inventory) {
+            return Ok(Err(error));
+        }
         let workloads = self.inventory.workloads.iter().map(|entry| &entry.object);
         let replaced = workloads.filter(|workload| workload.replaced.is_some());
         let replaced: Vec<_> =
@@ -225,7 +235,7 @@ impl WhatIf {
         }
         release_claims(&mut self.inventory, &ran);
         self.step.add(StepKind::Objects, String::new(), "objects of files".to_owned());
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// The state with the changes so far. Pending pods are not placed.
@@ -296,9 +306,12 @@ impl WhatIf {
         });
         let budgets =
             budgets_of(&self.inventory, &evicted.collect::<Vec<_>>(), |pod| self.running.contains(pod));
-        let leaving = Leaving { nodes: mem::take(&mut self.departures.nodes), evictions, budgets };
+        let nodes = mem::take(&mut self.departures.nodes);
+        let unreachable = mem::take(&mut self.departures.unreachable);
+        let leaving = Leaving { nodes, unreachable, evictions, budgets };
         let has_open = simulation.rollouts.iter().any(|rollout| !rollout.is_complete(simulation));
-        let retry = has_open.then(|| Retry { start: Simulation::clone(simulation), leaving: leaving.clone() });
+        let retry =
+            has_open.then(|| Retry { start: Simulation::clone(simulation), leaving: leaving.clone() });
         let left = simulation.advance(leaving, self.now, progress);
         self.departures.lost.extend(left.lost);
         (self.departures.evictions, self.departures.refused) = (left.open, left.blocked);
@@ -345,7 +358,8 @@ impl Step {
 /// The pods of an inventory that have a node and have not ended.
 fn running(inventory: &Inventory) -> HashSet<NamespacedName> {
     let pods = inventory.pods.iter().map(|entry| &entry.object);
-    let runs = |pod: &&Pod| !pod.spec.node_name.is_empty() && !pod.is_terminal() && !pod.awaits_node_admission();
+    let runs =
+        |pod: &&Pod| !pod.spec.node_name.is_empty() && !pod.is_terminal() && !pod.awaits_node_admission();
     pods.filter(runs).map(|pod| pod.metadata.namespaced_name()).collect()
 }
 
@@ -482,7 +496,9 @@ fn write_back(
     lost: &mut Vec<(NamespacedName, String)>,
     now: Timestamp,
 ) -> Result<(), SimulationError> {
-    let is_lost = |pod: &SimulatedPod| pod.preempted_by.is_some() && pod.is_unplaced() && pod.pod.metadata.controller().is_none();
+    let is_lost = |pod: &SimulatedPod| {
+        pod.preempted_by.is_some() && pod.is_unplaced() && pod.pod.metadata.controller().is_none()
+    };
     for pod in simulation.pods().iter().filter(|pod| is_lost(pod)) {
         lost.push((pod.pod.metadata.namespaced_name(), pod.outcome.message().into_owned()));
     }
@@ -524,7 +540,8 @@ fn add_created(
     now: Timestamp,
 ) -> Result<(), SimulationError> {
     let expansion = expand(inventory)?;
-    let deleted = |entry: &mut Entry<Pod>| expansion.deleted.contains(&entry.object.metadata.namespaced_name());
+    let deleted =
+        |entry: &mut Entry<Pod>| expansion.deleted.contains(&entry.object.metadata.namespaced_name());
     let deleted = inventory.pods.extract_if(.., deleted);
     let mut sources: HashMap<_, _> =
         deleted.map(|entry| (entry.object.metadata.namespaced_name(), entry.source)).collect();
@@ -547,18 +564,16 @@ fn add_created(
     let there: HashSet<_> = there.collect();
     for pod in simulation.pods().iter().filter(|pod| is_selected(pod)) {
         let name = pod.pod.metadata.namespaced_name();
-        if let Some(source) = sources.remove(&name)
-            && !there.contains(&name)
-        {
+        if !there.contains(&name) {
+            let source = sources.remove(&name).unwrap_or_else(|| SourceLocation::file("made by a change"));
             inventory.pods.push(Entry { object: as_object(pod, now), raw: None, source, order: usize::MAX });
         }
     }
     keep_claims(inventory, simulation.device_claims());
     let incomplete = simulation.rollouts.iter().filter(|rollout| !rollout.is_complete(simulation));
     let incomplete: HashSet<_> = incomplete.map(|rollout| (rollout.kind, rollout.name.clone())).collect();
-    let is_incomplete = |workload: &Workload| {
-        incomplete.contains(&(workload.kind(), workload.metadata().namespaced_name()))
-    };
+    let is_incomplete =
+        |workload: &Workload| incomplete.contains(&(workload.kind(), workload.metadata().namespaced_name()));
     // They are rolled out already: the ReplicaSets of earlier templates are not the newest any more.
     let rolled_out = expansion.rolled_out.iter().map(|(i, _)| &inventory.workloads[*i].object);
     let rolled_out = rolled_out.filter(|workload| !is_incomplete(workload));

@@ -1,6 +1,6 @@
 //! Changes of a cluster as users write them: arguments of `berth what-if`, parameters of a page.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::{NamespacedName, Taint};
 use berth_api::read::Kind;
@@ -12,6 +12,7 @@ use berth_input::inventory::Inventory;
 
 use super::change::Change;
 use super::error::ChangeError;
+use super::roll::RollNodes;
 use crate::simulation::workloads::Workloads;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -31,6 +32,12 @@ pub enum ChangeRequest {
     Uncordon(String),
     /// Key and value of a node label.
     RemoveDomain(String, String),
+    /// Key and value of a node label, and for how many seconds.
+    LoseContact(String, String, Option<i64>),
+    /// A rolling replacement of nodes.
+    RollNodes(RollNodes),
+    /// The next change begins a step of its own.
+    Then,
     /// The number of nodes, and the node that they are like.
     AddNodes(usize, String),
     /// A node, a label key and its value; none removes the label.
@@ -92,7 +99,7 @@ impl ChangeRequest {
     /// The change. `namespace` is that of the objects; without it, the only one that has the name.
     ///
     /// # Errors
-    /// The text names no workload, the name is ambiguous, or it is an overlay.
+    /// The text names no workload, the name is ambiguous, or it is not the change of one object.
     pub fn change(&self, namespace: Option<&str>, inventory: &Inventory) -> Result<Change, String> {
         let node = |text: &str| text.strip_prefix("node/").unwrap_or(text).to_owned();
         Ok(match self {
@@ -102,6 +109,9 @@ impl ChangeRequest {
             ChangeRequest::Uncordon(name) => Change::Uncordon(node(name)),
             ChangeRequest::RemoveDomain(key, value) => {
                 Change::RemoveDomain { key: topology_key(key), value: value.clone() }
+            }
+            ChangeRequest::LoseContact(key, value, seconds) => {
+                Change::LoseContact { key: topology_key(key), value: value.clone(), seconds: *seconds }
             }
             ChangeRequest::AddNodes(n_nodes, like) => {
                 Change::AddNodes { n_nodes: *n_nodes, like: node(like) }
@@ -135,8 +145,11 @@ impl ChangeRequest {
                 let driver = parts.next().unwrap_or_default();
                 Change::FailDevices { driver, pool: parts.next(), device: parts.next() }
             }
-            ChangeRequest::Overlay(_) | ChangeRequest::Moves(_) => {
-                return Err("a file is not a change of one object".to_owned());
+            ChangeRequest::Overlay(_)
+            | ChangeRequest::Moves(_)
+            | ChangeRequest::RollNodes(_)
+            | ChangeRequest::Then => {
+                return Err("this is not a change of one object".to_owned());
             }
         })
     }
@@ -238,6 +251,20 @@ pub fn key_value(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("must have the form KEY=VALUE, for example zone=eu-west-1a".to_owned()),
     }
+}
+
+/// Labels of nodes as `KEY=VALUE,...`, or `all`: none.
+///
+/// # Errors
+/// The text has another form.
+pub fn node_labels(text: &str) -> Result<BTreeMap<String, String>, String> {
+    if text == "all" {
+        return Ok(BTreeMap::new());
+    }
+    let pairs = text.split(',').map(|pair| key_value(pair).map(|(key, value)| (topology_key(&key), value)));
+    pairs
+        .collect::<Result<_, _>>()
+        .map_err(|_| "must be labels as KEY=VALUE,... such as pool=web, or all".to_owned())
 }
 
 /// `WORKLOAD=N`.

@@ -31,7 +31,8 @@ impl StepOutcome {
         departures: &Departures,
         exhausted: Vec<NamespacedName>,
     ) -> StepOutcome {
-        let pods = simulation.pods().iter().filter(|pod| pod.is_unplaced() && !pod.pod.metadata.is_deleting());
+        let pods =
+            simulation.pods().iter().filter(|pod| pod.is_unplaced() && !pod.pod.metadata.is_deleting());
         let unplaced = pods.map(|pod| (before.name_of(pod), pod.outcome.message()));
         let mut unplaced: Vec<_> = unplaced.filter(|(name, _)| !before.unplaced.contains(name)).collect();
         let lost = departures.lost.iter().map(|(name, why)| (name.clone(), why.into()));

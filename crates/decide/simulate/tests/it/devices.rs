@@ -200,6 +200,7 @@ fn a_scaled_down_replica_leaves_its_devices_to_others() {
             inventory.workloads.extend(added.workloads);
             Ok::<(), ()>(())
         })
+        .unwrap()
         .unwrap();
     let changed = what_if.run(|_, _| ()).unwrap();
     assert_eq!(devices(&changed.simulation), ["a: gpu-0, gpu-1"]);

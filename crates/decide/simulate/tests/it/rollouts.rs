@@ -31,7 +31,8 @@ fn rolled_out(before: &str, after: &str) -> WhatIfOutcome {
     let inventory = Inventory::from_text(before).expect("the text is well-formed");
     let mut what_if = WhatIf::new(inventory, SimulationOptions::default(), Timestamp::UNIX_EPOCH)
         .expect("the objects are valid");
-    what_if.overlay(|inventory| inventory.read(after.as_bytes(), "change")).expect("the text is well-formed");
+    let read = what_if.overlay(|inventory| inventory.read(after.as_bytes(), "change"));
+    read.expect("the objects are valid").expect("the text is well-formed");
     what_if.run(|_, _| ()).expect("the objects are valid").outcome
 }
 

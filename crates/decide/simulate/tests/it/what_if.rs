@@ -258,6 +258,7 @@ fn the_pods_of_a_new_template_have_the_names_of_those_that_they_replace() {
         .replace("replicas: 3", "replicas: 3\n  strategy: {type: Recreate}");
     what_if
         .overlay(|inventory| inventory.read(changed.as_bytes(), "change"))
+        .expect("the objects are valid")
         .expect("the text is well-formed");
     let outcome = what_if.run(|_, _| ()).expect("the objects are valid").outcome;
     let after =

@@ -1,7 +1,15 @@
 //! Arguments that change a cluster, in their order on the command line.
 
-use berth_simulate::what_if::{ChangeRequest, key_value, workload_replicas};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use berth_api::object::Node;
+use berth_input::inventory::Inventory;
+use berth_simulate::what_if::{ChangeRequest, RollNodes, key_value, node_labels, workload_replicas};
+use berth_terminal::input::find_inputs;
 use clap::{ArgMatches, Command, FromArgMatches};
+
+use super::node_args::duration;
 
 /// The changes in their order. `-f` belongs to the arguments of the cluster, and is a change as well.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +35,27 @@ struct Flags {
     /// Remove all nodes with this label; zone and region stand for their label keys
     #[arg(long, value_name = "KEY=VALUE", num_args = 1, value_parser = key_value)]
     remove_domain: Vec<(String, String)>,
+    /// Let the nodes with this label be unreachable: they stay, with the taints of such nodes, and pods leave that do not tolerate them
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1, value_parser = key_value)]
+    lose: Vec<(String, String)>,
+    /// For how long the nodes of --lose are unreachable, such as 10m: pods that tolerate that for longer stay [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "lose")]
+    r#for: Option<Duration>,
+    /// Replace the nodes with these labels, or all, in turn: cordon, drain under PodDisruptionBudgets, replace by nodes like them, uncordon
+    #[arg(long, value_name = "KEY=VALUE,...|all", num_args = 1, value_parser = node_labels)]
+    roll_nodes: Vec<BTreeMap<String, String>>,
+    /// Nodes that --roll-nodes adds before it drains as many others
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "roll_nodes")]
+    surge: u16,
+    /// Nodes that --roll-nodes drains at one time without others in their place [default: 1, or 0 with --surge]
+    #[arg(long, value_name = "N", requires = "roll_nodes")]
+    max_unavailable: Option<u16>,
+    /// A file with the Node that the nodes of --roll-nodes are replaced by; its name does not count
+    #[arg(long, value_name = "FILE", requires = "roll_nodes")]
+    with: Option<String>,
+    /// Let the cluster settle before the next change; this happens by itself between changes of different kinds, or of the same object
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    then: Vec<bool>,
     /// Add this number of copies of the node that the next --like names
     #[arg(long, value_name = "N", num_args = 1, requires = "like", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     add_nodes: Vec<u16>,
@@ -85,6 +114,23 @@ impl FromArgMatches for ChangeArgs {
         let domains =
             flags.remove_domain.into_iter().map(|(key, value)| ChangeRequest::RemoveDomain(key, value));
         add("remove_domain", 1, domains.collect());
+        let seconds = flags.r#for.map(|duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX));
+        let lost = flags.lose.into_iter().map(|(key, value)| ChangeRequest::LoseContact(key, value, seconds));
+        add("lose", 1, lost.collect());
+        let with = flags.with.as_deref().map(node_of_file).transpose()?;
+        let max_unavailable = flags.max_unavailable.unwrap_or(u16::from(flags.surge == 0));
+        if flags.surge == 0 && max_unavailable == 0 {
+            return Err(error(
+                "--max-unavailable",
+                "with 0 nodes and without --surge no node can be replaced: give 1 or more",
+            ));
+        }
+        let roll = |labels| {
+            let (surge, max_unavailable) = (usize::from(flags.surge), usize::from(max_unavailable));
+            ChangeRequest::RollNodes(RollNodes { labels, surge, max_unavailable, with: with.clone() })
+        };
+        add("roll_nodes", 1, flags.roll_nodes.into_iter().map(roll).collect());
+        add("then", 1, flags.then.into_iter().map(|_| ChangeRequest::Then).collect());
         if flags.add_nodes.len() != flags.like.len() {
             return Err(error("--add-nodes", "each needs its own --like"));
         }
@@ -112,6 +158,20 @@ impl FromArgMatches for ChangeArgs {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = ChangeArgs::from_arg_matches(matches)?;
         Ok(())
+    }
+}
+
+/// The only Node of a file.
+fn node_of_file(file: &str) -> Result<Box<Node>, clap::Error> {
+    let refused = |message: String| error(&format!("--with {file}"), &message);
+    let mut inventory = Inventory::default();
+    for input in find_inputs(&[file.to_owned()]).map_err(|e| refused(e.to_string()))? {
+        let text = input.open(|_| ()).map_err(|e| refused(e.to_string()))?;
+        inventory.read(text, file).map_err(|e| refused(e.to_string()))?;
+    }
+    match inventory.nodes.as_slice() {
+        [node] => Ok(Box::new(node.object.clone())),
+        nodes => Err(refused(format!("it has {} Nodes: give a file with one", nodes.len()))),
     }
 }
 

@@ -27,8 +27,8 @@ use crate::render::what_if as render;
 
 /// Show what happens to pods if the cluster changes
 ///
-/// Makes the changes in the order of the arguments, places the pods that lose their nodes and the pending pods, and shows
-/// which pods move where, which stay pending and why, which rules break, and which pods preemption or the enforcer evicts.
+/// Makes the changes in the order of the arguments; between changes of different kinds the cluster settles. Places the pods that lose
+/// their nodes and the pending pods, and shows which pods move where, which stay pending and why, which rules break, and which pods preemption or the enforcer evicts.
 /// Drains are played as kubectl drain does them, under PodDisruptionBudgets, and rollouts of new templates step by step.
 /// Pods are created again by their controllers and keep their names in the output; a pod without a controller is lost. Workloads whose
 /// pods are not in the input are placed before the changes. The cluster is not changed.
@@ -45,6 +45,9 @@ Examples:
   berth what-if --dump cluster.yaml -f change.yaml --config scheduler.yaml
   berth what-if --dump cluster.yaml --remove-node worker-3 --repairs
   berth what-if --live --each zone
+  berth what-if --dump cluster.yaml --drain worker-1 --uncordon worker-1 --drain worker-2
+  berth what-if --live --roll-nodes pool=web --surge 1
+  berth what-if --dump cluster.yaml --lose zone=eu-west-1a --for 10m
 
 Exit codes: 0 nothing is worse than before: no other pod is unplaced than before, no rule breaks, no pod is evicted, no eviction \
 of the changes is blocked and no rollout is stuck (with --each: every pod that has a node has one whichever domain is lost); \
@@ -134,7 +137,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         PictureFormat::Html if args.each.is_none() => Some(what_if.simulation()?),
         _ => None,
     };
-    let mut has_change = what_if.set_settings(after);
+    let mut has_change = what_if.set_settings(after)?;
     let holds = args.hold.holds()?;
     what_if.evict_without_target(move |simulation| {
         HoldForecast::new(&holds, simulation.pods().iter().map(|pod| &pod.pod)).not_for_ever()
@@ -145,7 +148,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 what_if.overlay(|inventory| -> Result<(), CliError> {
                     warn(&cluster.add_files(inventory, std::slice::from_ref(file))?);
                     Ok(())
-                })?;
+                })??;
             }
             ChangeRequest::Overlay(_) => continue,
             ChangeRequest::Moves(file) => {
@@ -154,6 +157,12 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                         CliError::NotFound(format!("--moves {file}: {}", refusal(&error)))
                     })?;
                 }
+            }
+            ChangeRequest::Then => what_if.then()?,
+            ChangeRequest::RollNodes(roll) => {
+                what_if
+                    .roll_nodes(roll)
+                    .map_err(|error| CliError::NotFound(format!("--roll-nodes: {}", refusal(&error))))?;
             }
             request => {
                 let change = request.change(args.namespace.as_deref(), what_if.inventory());

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_simulate::what_if::{
-    BlockedEviction, BrokenRule, Counts, DomainLoss, EvictedPod, LossesAfterChanges, MovedPod, StuckRollout,
-    Summary, UnplacedPod, WhatIfOutcome,
+    BlockedEviction, BrokenRule, Counts, DomainLoss, EvictedPod, LossesAfterChanges, MovedPod, StepOutcome,
+    StuckRollout, Summary, UnplacedPod, WhatIfOutcome,
 };
 use berth_simulate::{NotRunning, UnadmittedState};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, GOOD, NL};
@@ -18,6 +18,8 @@ use super::not_running;
 
 /// Number of pods with a row each; more are counted by workload.
 const MAX_ROWS: usize = 20;
+/// Number of steps with a row each.
+const MAX_STEPS: usize = 40;
 /// Number of pods and domains named in a line.
 const MAX_NAMED: usize = 4;
 /// Number of pods whose broken rules are shown.
@@ -31,6 +33,7 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
         write_moved(out, &outcome.moved)?;
         writeln!(out)?;
     }
+    write_steps(out, &outcome.steps)?;
     write_undone(out, outcome)?;
     for Alike { first, pods } in alike(&outcome.unplaced) {
         if let Some(workload) = &first.workload {
@@ -64,6 +67,40 @@ pub fn write(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
     }
     write_baseline(out, &outcome.summary)?;
     write_summary(out, outcome)
+}
+
+/// Writes the cluster after each step, if there are several, and the worst moment.
+fn write_steps(out: &mut impl Write, steps: &[StepOutcome]) -> io::Result<()> {
+    let Some((at, worst)) = steps.iter().enumerate().rev().max_by_key(|(_, step)| step.severity()) else {
+        return Ok(());
+    };
+    let mut table = Table::new(["STEP", "CHANGES", "UNPLACED", "BLOCKED", "BUDGETS AT 0"]);
+    for (i, step) in steps.iter().enumerate().take(MAX_STEPS) {
+        let count = |n: usize| if n == 0 { Cell::from("0") } else { Cell::styled(grouped(n), BAD) };
+        let budgets = match step.exhausted_budgets.as_slice() {
+            [] => "<none>".to_owned(),
+            budgets => abbreviated(budgets, MAX_NAMED),
+        };
+        table.row([
+            grouped(i + 1).into(),
+            abbreviated(&step.changes, MAX_NAMED).into(),
+            count(step.unplaced.len()),
+            count(step.blocked.len()),
+            budgets.into(),
+        ]);
+    }
+    table.write(out, "")?;
+    write_more(out, steps.len().saturating_sub(MAX_STEPS))?;
+    if worst.severity() > (0, 0, 0) {
+        write!(out, "{NL}Worst moment: after step {}: ", grouped(at + 1))?;
+        write!(out, "{} unplaced", counted(worst.unplaced.len(), "pod"))?;
+        if !worst.unplaced.is_empty() {
+            write!(out, " ({}: {})", abbreviated(&worst.unplaced, MAX_NAMED), worst.message)?;
+        }
+        let blocked = counted(worst.blocked.len(), "eviction");
+        writeln!(out, ", {blocked} blocked, {} at 0", counted(worst.exhausted_budgets.len(), "budget"))?;
+    }
+    writeln!(out)
 }
 
 /// Writes what the changes do not reach: evictions that budgets refuse, and rollouts that do not complete.

@@ -68,6 +68,7 @@ impl Question {
                     let (key, value) = key_value(value).map_err(bad)?;
                     ChangeRequest::RemoveDomain(key, value)
                 }
+                "then" => ChangeRequest::Then,
                 "add-nodes" => {
                     let n = value.parse().ok().filter(|n| (1..=MAX_NEW_NODES).contains(n));
                     n_nodes = Some(n.ok_or_else(|| bad(format!("give a number from 1 to {MAX_NEW_NODES}")))?);
@@ -164,7 +165,12 @@ impl Question {
         for request in &self.changes {
             if let ChangeRequest::Overlay(text) = request {
                 let read = what_if.overlay(|inventory| inventory.read(text.as_bytes(), "manifest"));
-                read.map_err(|error| refused(error.to_string()))?;
+                read.map_err(|error| refused(error.to_string()))?
+                    .map_err(|error| refused(error.to_string()))?;
+                continue;
+            }
+            if let ChangeRequest::Then = request {
+                what_if.then().map_err(|error| refused(error.to_string()))?;
                 continue;
             }
             let change = request.change(self.namespace.as_deref(), what_if.inventory()).map_err(refused)?;

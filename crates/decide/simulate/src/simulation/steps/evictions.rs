@@ -9,8 +9,9 @@ use berth_input::inventory::Inventory;
 use serde::Serialize;
 
 use super::Steps;
-use crate::simulation::departure::Fate;
+use crate::simulation::departure::{Contact, Fate, STAYS, unreachable};
 use crate::simulation::state::Simulation;
+use crate::simulation::unadmitted::Unadmitted;
 
 /// The eviction of a pod from a node.
 #[derive(Clone, Debug)]
@@ -160,12 +161,19 @@ impl Evictions {
 }
 
 impl Steps<'_> {
-    /// Nodes are lost with their pods. Controllers create them again.
+    /// Nodes are removed with their pods. Controllers create them again.
     pub(super) fn lose(&mut self, nodes: &[String], lost: &mut Vec<(NamespacedName, String)>) {
+        if nodes.is_empty() {
+            return;
+        }
         let names: HashSet<&str> = nodes.iter().map(String::as_str).collect();
-        let pods = self.simulation.pods().iter().enumerate();
-        let on_nodes = pods.filter_map(|(i, pod)| Some((i, pod.node().filter(|node| names.contains(node))?.to_owned())));
-        let on_nodes: Vec<(usize, String)> = if nodes.is_empty() { Vec::new() } else { on_nodes.collect() };
+        for pod in self.simulation.pods.iter_mut().filter(|pod| pod.unadmitted.is_some()) {
+            if names.contains(pod.pod.spec.node_name.as_str()) {
+                let why = Unadmitted::waiting(&pod.pod.spec.node_name);
+                pod.refuse(why);
+            }
+        }
+        let on_nodes = self.on_nodes(|node| names.contains(node));
         // At once: what is created again arrives when all of it is gone.
         on_nodes.iter().for_each(|(position, _)| self.simulation.remove_from_node(*position));
         nodes.iter().for_each(|node| self.simulation.cluster.remove_node(node));
@@ -173,6 +181,62 @@ impl Steps<'_> {
             self.leave(position, &node, "has no controller: it is lost with its node", lost);
         }
         nodes.iter().for_each(|node| _ = self.simulation.nodes.remove(node));
+    }
+
+    /// Nodes cannot be reached. Pods that do not tolerate that for so long are created again elsewhere, apart from those of StatefulSets:
+    /// their names are free when a kubelet has ended them.
+    pub(super) fn lose_contact(
+        &mut self,
+        nodes: &[(String, Option<i64>)],
+        lost: &mut Vec<(NamespacedName, String)>,
+    ) {
+        if nodes.is_empty() {
+            return;
+        }
+        let seconds: HashMap<&str, Option<i64>> =
+            nodes.iter().map(|(node, seconds)| (node.as_str(), *seconds)).collect();
+        let on_nodes = self.on_nodes(|node| seconds.contains_key(node));
+        let on_nodes = on_nodes.into_iter().map(|(at, node)| {
+            let pod = &self.simulation.pods[at].pod;
+            let fate = unreachable(
+                pod,
+                seconds[node.as_str()],
+                self.simulation.cluster.settings().config.feature_gates,
+            );
+            (at, node, fate)
+        });
+        let on_nodes: Vec<_> = on_nodes.filter(|(_, _, fate)| *fate != Contact::OfNode).collect();
+        let leaving = on_nodes.iter().filter(|(_, _, fate)| *fate != Contact::Stays);
+        leaving.for_each(|(position, ..)| self.simulation.remove_from_node(*position));
+        for (position, node, fate) in on_nodes {
+            match fate {
+                Contact::Stays => {
+                    lost.push((
+                        self.simulation.pods[position].pod.metadata.namespaced_name(),
+                        STAYS.to_owned(),
+                    ));
+                }
+                Contact::Recreated => {
+                    self.leave(position, &node, "has no controller: the unreachable node evicts it", lost);
+                }
+                Contact::Lost(why) => {
+                    lost.push((
+                        self.simulation.pods[position].pod.metadata.namespaced_name(),
+                        why.to_owned(),
+                    ));
+                    self.delete(position);
+                }
+                Contact::OfNode => {}
+            }
+        }
+    }
+
+    /// The pods on nodes, by position.
+    fn on_nodes(&self, is_meant: impl Fn(&str) -> bool) -> Vec<(usize, String)> {
+        let pods = self.simulation.pods().iter().enumerate();
+        let on_nodes =
+            pods.filter_map(|(i, pod)| Some((i, pod.node().filter(|node| is_meant(node))?.to_owned())));
+        on_nodes.collect()
     }
 
     /// Takes a pod off its node. Its controller creates it again; `why` is the message for a pod without one.
@@ -191,7 +255,10 @@ impl Steps<'_> {
             }
             fate => {
                 if fate == Fate::Lost {
-                    lost.push((self.simulation.pods[position].pod.metadata.namespaced_name(), why.to_owned()));
+                    lost.push((
+                        self.simulation.pods[position].pod.metadata.namespaced_name(),
+                        why.to_owned(),
+                    ));
                 }
                 self.delete(position);
             }

@@ -44,6 +44,8 @@ pub(crate) struct Left {
 pub(crate) struct Leaving {
     /// Nodes that are removed with their pods.
     pub nodes: Vec<String>,
+    /// Nodes that cannot be reached, for so many seconds; for ever without a number.
+    pub unreachable: Vec<(String, Option<i64>)>,
     /// Evictions, and the budgets of these pods.
     pub evictions: Vec<Eviction>,
     pub budgets: Vec<Budget>,
@@ -105,7 +107,7 @@ impl Simulation {
     /// delete; `progress` is that of [`Simulation::run`].
     pub(crate) fn advance(
         &mut self,
-        Leaving { nodes, evictions, budgets }: Leaving,
+        Leaving { nodes, unreachable, evictions, budgets }: Leaving,
         now: Timestamp,
         mut progress: impl FnMut(usize, usize),
     ) -> Left {
@@ -114,6 +116,7 @@ impl Simulation {
         let waiting = Waiting { pending: self.take_queue(), ..Waiting::default() };
         let mut steps = Steps { simulation: self, waiting, gone: HashSet::new(), n_looks: 0, now };
         steps.lose(&nodes, &mut left.lost);
+        steps.lose_contact(&unreachable, &mut left.lost);
         let mut evictions = evictions::Evictions::new(evictions, budgets, steps.simulation);
         let mut is_first = true;
         loop {

@@ -1,0 +1,102 @@
+//! Rolling replacements of nodes: cordon, drain under disruption budgets, replace, and the next.
+
+use std::collections::BTreeMap;
+
+use berth_api::object::Node;
+
+use super::change::{Change, add_node_like, domain_of};
+use super::error::ChangeError;
+use super::{State, StepKind, WhatIf};
+use crate::simulation::{new_node_name, node_like};
+
+/// A rolling replacement of nodes, by name.
+#[derive(Clone, Debug, Default)]
+pub struct RollNodes {
+    /// Labels of the nodes; without any, all nodes.
+    pub labels: BTreeMap<String, String>,
+    /// Nodes that are added before as many others are drained; those are removed then.
+    pub surge: usize,
+    /// Nodes that are drained at one time, without another one in their place.
+    pub max_unavailable: usize,
+    /// What replaces them; without it, nodes like those before.
+    pub with: Option<Box<Node>>,
+}
+
+impl RollNodes {
+    fn replacement(&self, of: &Node, name: String) -> Node {
+        let mut node = node_like(self.with.as_deref().unwrap_or(of), name);
+        if self.with.is_some() {
+            // The pool is the same: what the replacement does not say stays.
+            for (key, value) in &of.metadata.labels {
+                node.metadata.labels.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        node
+    }
+}
+
+impl WhatIf {
+    /// Replaces nodes one after the other, or several at a time. Pods of DaemonSets come back on the new nodes. It stops where disruption
+    /// budgets block an eviction for ever: then no later node is replaced.
+    ///
+    /// # Errors
+    /// No node has the labels, or those of [`WhatIf::apply`].
+    pub fn roll_nodes(&mut self, roll: &RollNodes) -> Result<(), ChangeError> {
+        let has_labels =
+            |node: &Node| roll.labels.iter().all(|(key, value)| domain_of(node, key) == Some(value.as_str()));
+        let nodes = self.inventory.nodes.iter().map(|entry| &entry.object).filter(|node| has_labels(node));
+        let mut nodes: Vec<String> = nodes.map(|node| node.metadata.name.clone()).collect();
+        nodes.sort_unstable();
+        if nodes.is_empty() {
+            let labels: Vec<_> = roll.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            return Err(ChangeError::NoNodes { labels: labels.join(",") });
+        }
+        let most = roll.surge + roll.max_unavailable;
+        for batch in nodes.chunks(most.max(1)) {
+            self.then()?;
+            let surged = &batch[..roll.surge.min(batch.len())];
+            surged.iter().try_for_each(|node| self.add_replacement(roll, node))?;
+            for node in batch {
+                self.apply_together(&Change::Drain(node.clone()))?;
+            }
+            self.then()?;
+            if !self.departures.evictions.is_empty() {
+                return Ok(());
+            }
+            for node in batch {
+                match surged.contains(node) {
+                    true => self.apply_together(&Change::RemoveNode(node.clone()))?,
+                    false => self.replace(roll, node)?,
+                }
+            }
+        }
+        self.then()?;
+        Ok(())
+    }
+
+    /// Adds the node that replaces another one.
+    fn add_replacement(&mut self, roll: &RollNodes, of: &str) -> Result<(), ChangeError> {
+        self.settle_objects()?;
+        let State::Live { simulation, .. } = &mut self.state else { return Ok(()) };
+        let Some(old) = simulation.node(of) else { return Ok(()) };
+        let name = new_node_name(of, |name| simulation.has_node(name));
+        let node = roll.replacement(old, name.clone());
+        add_node_like(&mut self.inventory, simulation, of, node);
+        self.step.add(StepKind::Objects, name.clone(), format!("add {name}"));
+        Ok(())
+    }
+
+    /// Replaces a node that is drained by one of the same name.
+    fn replace(&mut self, roll: &RollNodes, name: &str) -> Result<(), ChangeError> {
+        let State::Live { simulation, .. } = &mut self.state else { return Ok(()) };
+        let Some(old) = simulation.node(name) else { return Ok(()) };
+        let node = roll.replacement(old, name.to_owned());
+        simulation.set_node(node.clone());
+        if let Some(entry) = self.inventory.nodes.iter_mut().find(|entry| entry.object.metadata.name == name)
+        {
+            entry.object = node;
+        }
+        self.step.add(StepKind::Objects, name.to_owned(), format!("replace {name}"));
+        Ok(())
+    }
+}
