@@ -27,10 +27,19 @@ pub fn stay(tolerations: &[Toleration], taint: &Taint, gates: FeatureGates) -> S
     }
 }
 
-/// The taint of a node that cannot be reached.
-pub fn taint_unreachable(effect: &str) -> Taint {
+/// The taint with this effect of a node that cannot be reached.
+pub fn unreachable(effect: &str) -> Taint {
     let (key, effect) = ("node.kubernetes.io/unreachable".to_owned(), effect.to_owned());
     Taint { key, effect, value: String::new() }
+}
+
+/// Sets the taints of a node that cannot be reached.
+pub fn taint_unreachable(node: &mut NodeSpec) {
+    for taint in ["NoSchedule", "NoExecute"].map(unreachable) {
+        if !node.taints.contains(&taint) {
+            node.taints.push(taint);
+        }
+    }
 }
 
 /// Sets or removes the taint of a cordoned node, as the node controller does at once.

@@ -2,7 +2,7 @@
 
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Node, Pod, PodStatus, TOPOLOGY_LABELS, find_condition};
-use berth_control::taints::{Stay, stay, taint_unreachable};
+use berth_control::taints::{self, Stay, stay};
 use berth_input::expand::{DELETION_COST, Replica};
 
 /// What happens to a pod that leaves its node.
@@ -44,7 +44,7 @@ pub(crate) enum Contact {
 
 /// What happens to a pod whose node cannot be reached for so many seconds, or for ever.
 pub(crate) fn unreachable(pod: &Pod, seconds: Option<i64>, gates: FeatureGates) -> Contact {
-    let stays = match stay(&pod.spec.tolerations, &taint_unreachable("NoExecute"), gates) {
+    let stays = match stay(&pod.spec.tolerations, &taints::unreachable("NoExecute"), gates) {
         Stay::Forever => true,
         Stay::Seconds(tolerated) => seconds.is_some_and(|seconds| seconds < tolerated),
         Stay::No => false,

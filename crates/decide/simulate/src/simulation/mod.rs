@@ -34,7 +34,7 @@ pub(crate) mod workloads;
 
 pub use build::add_simulated_nodes;
 pub use departure::evicted_by_drain;
-pub(crate) use departure::{Fate, recreate, replica};
+pub(crate) use departure::{Contact, Fate, STAYS, recreate, replica, unreachable};
 pub(crate) use devices::Devices;
 pub use devices::{PodClaim, PodDevice};
 pub use error::{InvalidObject, SimulationError};
@@ -47,6 +47,7 @@ pub use pod::SimulatedPod;
 pub use pods::Pods;
 pub use preemption::PodPreemption;
 pub(crate) use preemption::preempt;
+pub(crate) use rescheduling::Loss;
 pub(crate) use rollout::{DaemonNodes, Members, Rollout, Strategy};
 pub use state::Simulation;
 pub use steps::BlockedEviction;

@@ -6,12 +6,22 @@ use std::mem;
 
 use berth_api::object::{NamespacedName, Node};
 use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, RELAXED_ANNOTATION};
+use berth_control::taints::taint_unreachable;
 use berth_engine::{Cluster, Outcome, PreparedPod};
 use berth_rules::PodRequests;
 
-use super::departure::{Fate, labels_of_binding, recreate};
+use super::departure::{Contact, Fate, labels_of_binding, recreate, unreachable};
 use super::pod::{SimulatedPod, Vacated};
 use super::state::Simulation;
+
+/// How nodes are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// They cannot be reached: their objects are there, tainted.
+    Unreachable,
+    /// Their objects are removed.
+    Removed,
+}
 
 fn pending(message: String) -> Outcome {
     Outcome::Unschedulable { message, plugins: Vec::new() }
@@ -87,11 +97,12 @@ impl Simulation {
         self.run(|_, _| ());
     }
 
-    /// Removes nodes with the pods on them (`positions`), and places those again that a controller creates again.
+    /// Nodes are lost with the pods on them (`positions`), and those are placed again that a controller creates again.
     /// Restores the state after `look`.
     pub(crate) fn without_nodes<T>(
         &mut self,
         nodes: &[&Node],
+        loss: Loss,
         positions: &[usize],
         look: impl FnOnce(&mut Simulation) -> T,
     ) -> T {
@@ -101,12 +112,18 @@ impl Simulation {
         self.vacated = Some(Vec::new());
         let by_name: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), *n)).collect();
         let (mut left, mut replacements, mut arriving) = (Vec::new(), Vec::new(), Vec::new());
+        let gates = self.cluster.settings().config.feature_gates;
         for &position in positions {
+            let (is_recreated, message) = match (loss, unreachable(&self.pods[position].pod, None, gates)) {
+                (Loss::Unreachable, Contact::OfNode | Contact::Stays) => continue,
+                (Loss::Unreachable, Contact::Lost(why)) => (false, why),
+                (Loss::Unreachable, Contact::Recreated) => (true, ""),
+                (Loss::Removed, _) if Fate::of(&self.pods[position].pod) == Fate::Recreated => (true, ""),
+                (Loss::Removed, _) => (false, "has no controller: it is lost with its node"),
+            };
             let Some(prepared) = self.as_pending(position) else { continue };
             self.remove_from_node(position);
-            let SimulatedPod { pod, outcome, .. } = &mut self.pods[position];
-            let is_recreated = Fate::of(pod) == Fate::Recreated;
-            let message = if is_recreated { "" } else { "has no controller: it is lost with its node" };
+            let SimulatedPod { outcome, .. } = &mut self.pods[position];
             let outcome = mem::replace(outcome, pending(message.to_owned()));
             if is_recreated {
                 let SimulatedPod { pod, workload, .. } = &self.pods[position];
@@ -122,7 +139,14 @@ impl Simulation {
             left.push((position, prepared, outcome));
         }
         for node in nodes {
-            self.cluster.remove_node(&node.metadata.name);
+            match loss {
+                Loss::Removed => self.cluster.remove_node(&node.metadata.name),
+                Loss::Unreachable => {
+                    let mut node = Node::clone(node);
+                    taint_unreachable(&mut node.spec);
+                    self.cluster.set_node(&node);
+                }
+            }
         }
         for (position, pod, node) in arriving {
             self.pods[position].outcome = match self.unadmitted(&pod, &node) {

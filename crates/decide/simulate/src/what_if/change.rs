@@ -177,7 +177,7 @@ impl Change {
                 has_domain(inventory, key, value)?;
                 let nodes = inventory.nodes.iter_mut().map(|entry| &mut entry.object);
                 for node in nodes.filter(|node| domain_of(node, key) == Some(value)) {
-                    make_unreachable(node);
+                    taint_unreachable(&mut node.spec);
                     simulation.set_node(node.clone());
                     departures.unreachable.push((node.metadata.name.clone(), *seconds));
                 }
@@ -412,16 +412,6 @@ fn running(inventory: &Inventory, name: &NamespacedName) -> Result<usize, Change
 pub(super) fn domain_of<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     let name = (key == HOSTNAME).then_some(node.metadata.name.as_str());
     node.metadata.label(key).or(name)
-}
-
-/// A node cannot be reached: the node controller taints it.
-pub(crate) fn make_unreachable(node: &mut Node) {
-    for effect in ["NoSchedule", "NoExecute"] {
-        let taint = taint_unreachable(effect);
-        if !node.spec.taints.contains(&taint) {
-            node.spec.taints.push(taint);
-        }
-    }
 }
 
 /// Whether a node has the label, else an error with the values that nodes have.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::change::domain_of;
 use super::evicted::{EvictedPod, Evictor};
 use super::outcome::{BrokenRule, UnplacedPod};
-use crate::simulation::{Fate, SimulatedPod, Simulation};
+use crate::simulation::{Contact, Fate, Loss, STAYS, SimulatedPod, Simulation, unreachable};
 
 /// What is lost with each domain of a topology.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,12 +31,16 @@ pub struct DomainLoss {
     pub domain: String,
     /// Number of its nodes.
     pub nodes: usize,
-    /// Whether every pod has a node afterwards.
+    /// Whether every pod has a node, both while the nodes cannot be reached and when they are removed.
     pub survives: bool,
     /// Number of its pods that find other nodes.
     pub moved: usize,
-    /// Pods that find no node.
+    /// Pods that find no node when the nodes are removed.
     pub unplaced: Vec<UnplacedPod>,
+    /// Pods that find no node as long as the nodes are there and cannot be reached, tainted by the node controller.
+    pub unplaced_while_unreachable: Vec<UnplacedPod>,
+    /// Pods that nothing replaces as long as the nodes are there: those of StatefulSets, those that tolerate the taint, single pods.
+    pub stranded_while_unreachable: Vec<UnplacedPod>,
     /// Pods that are preempted.
     pub evicted: Vec<EvictedPod>,
     /// Pods with rules required during execution that break.
@@ -99,9 +103,17 @@ impl Simulation {
             while let Some((domain, nodes)) = domains.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let on = |node: &&Node| pods_on.get(&node.metadata.name).map_or(&[][..], Vec::as_slice);
                 let positions: Vec<usize> = nodes.iter().flat_map(on).copied().collect();
-                let mut loss = simulation.without_nodes(nodes, &positions, |simulation| {
+                let mut loss = simulation.without_nodes(nodes, Loss::Removed, &positions, |simulation| {
                     DomainLoss::of(simulation, &positions, &running, &broken_before)
                 });
+                let (unplaced, stranded) = match positions.iter().any(|at| simulation.may_miss_node(*at)) {
+                    false => (loss.unplaced.clone(), Vec::new()),
+                    true => simulation.without_nodes(nodes, Loss::Unreachable, &positions, |simulation| {
+                        simulation.while_unreachable(&positions)
+                    }),
+                };
+                loss.survives &= unplaced.is_empty();
+                (loss.unplaced_while_unreachable, loss.stranded_while_unreachable) = (unplaced, stranded);
                 (loss.domain, loss.nodes) = ((*domain).to_owned(), nodes.len());
                 losses.push(loss);
                 progress(next.load(Ordering::Relaxed).min(domains.len()), domains.len());
@@ -131,6 +143,48 @@ impl Simulation {
     }
 }
 
+impl Simulation {
+    /// Whether it may matter to a pod on a lost node that the node is still there: its domain counts, or nothing replaces the pod.
+    fn may_miss_node(&self, position: usize) -> bool {
+        let pod = &self.pods[position].pod;
+        let gates = self.cluster.settings().config.feature_gates;
+        let mut constraints = pod.spec.topology_spread_constraints.iter();
+        unreachable(pod, None, gates) != Contact::OfNode
+            && (unreachable(pod, None, gates) != Contact::Recreated
+                || constraints.any(|constraint| constraint.when_unsatisfiable == "DoNotSchedule"))
+    }
+
+    /// The pods that find no node while their nodes cannot be reached, and those that nothing replaces. `positions` are the pods that were
+    /// on them.
+    fn while_unreachable(&self, positions: &[usize]) -> (Vec<UnplacedPod>, Vec<UnplacedPod>) {
+        let gates = self.cluster.settings().config.feature_gates;
+        let (mut unplaced, mut stranded) = (Vec::new(), Vec::new());
+        let affected: BTreeSet<usize> = positions.iter().copied().chain(self.preempted()).collect();
+        for pod in affected.iter().map(|at| &self.pods[*at]).filter(|pod| !pod.pod.metadata.is_deleting()) {
+            match (unreachable(&pod.pod, None, gates), pod.node()) {
+                (Contact::Recreated, None) => unplaced.push(lost(pod, pod.outcome.message().into_owned())),
+                (Contact::Stays, _) => stranded.push(lost(pod, STAYS.to_owned())),
+                (Contact::Lost(why), _) => stranded.push(lost(pod, why.to_owned())),
+                _ => {}
+            }
+        }
+        (unplaced, stranded)
+    }
+}
+
+/// A pod that has lost its node.
+fn lost(pod: &SimulatedPod, message: String) -> UnplacedPod {
+    UnplacedPod {
+        namespace: pod.pod.metadata.namespace.clone(),
+        name: pod.pod.metadata.name.clone(),
+        message,
+        before: false,
+        workload: pod.workload.clone(),
+        was_running: true,
+        repairs: Vec::new(),
+    }
+}
+
 impl DomainLoss {
     /// While the nodes are lost. `positions` are the pods that were on them.
     fn of(
@@ -148,15 +202,7 @@ impl DomainLoss {
         let preempted: BTreeSet<usize> = preempted.collect();
         let affected = || displaced.union(&preempted).map(|i| (i, &pods[*i]));
         let unplaced = affected().filter(|(_, pod)| pod.node().is_none());
-        let unplaced = unplaced.map(|(_, pod)| UnplacedPod {
-            namespace: pod.pod.metadata.namespace.clone(),
-            name: pod.pod.metadata.name.clone(),
-            message: pod.outcome.message().into_owned(),
-            before: false,
-            workload: pod.workload.clone(),
-            was_running: true,
-            repairs: Vec::new(),
-        });
+        let unplaced = unplaced.map(|(_, pod)| lost(pod, pod.outcome.message().into_owned()));
         let unplaced: Vec<_> = unplaced.collect();
         // A displaced pod is evicted by the loss of its node.
         let evicted = preempted.difference(&displaced).map(|i| EvictedPod {
@@ -189,6 +235,8 @@ impl DomainLoss {
             moved: displaced.iter().filter(|i| pods[**i].node().is_some()).count(),
             evicted: evicted.collect(),
             unplaced,
+            unplaced_while_unreachable: Vec::new(),
+            stranded_while_unreachable: Vec::new(),
             broken_rules: BrokenRule::by_pod(new.map(|violation| (violation, false))),
             workloads,
         }

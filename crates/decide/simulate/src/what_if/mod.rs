@@ -316,6 +316,9 @@ impl WhatIf {
         self.departures.lost.extend(left.lost);
         (self.departures.evictions, self.departures.refused) = (left.open, left.blocked);
         let Step { changes, .. } = mem::take(&mut self.step);
+        if changes.is_empty() && !self.steps.is_empty() {
+            return Ok(retry);
+        }
         self.steps.push(StepOutcome::of(changes, simulation, before, &self.departures, left.exhausted));
         Ok(retry)
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::Node;
+use berth_api::syntax::format::counted;
 
 use super::change::{Change, add_node_like, domain_of};
 use super::error::ChangeError;
@@ -52,6 +53,7 @@ impl WhatIf {
             return Err(ChangeError::NoNodes { labels: labels.join(",") });
         }
         let most = roll.surge + roll.max_unavailable;
+        let mut n_replaced = 0;
         for batch in nodes.chunks(most.max(1)) {
             self.then()?;
             let surged = &batch[..roll.surge.min(batch.len())];
@@ -61,8 +63,12 @@ impl WhatIf {
             }
             self.then()?;
             if !self.departures.evictions.is_empty() {
+                let changes = self.steps.last_mut().map(|step| &mut step.changes);
+                let stop = format!("stop: {n_replaced} of {} replaced", counted(nodes.len(), "node"));
+                changes.into_iter().for_each(|changes| changes.push(stop.clone()));
                 return Ok(());
             }
+            n_replaced += batch.len();
             for node in batch {
                 match surged.contains(node) {
                     true => self.apply_together(&Change::RemoveNode(node.clone()))?,

@@ -277,10 +277,21 @@ pub fn write_losses(out: &mut impl Write, report: &LossesAfterChanges) -> io::Re
         writeln!(out)?;
     }
     if !survived.is_empty() {
-        let mut table = Table::new(["SURVIVED DOMAIN", "NODES", "MOVED", "EVICTED", "BROKEN RULES"]);
+        let mut table = Table::new([
+            "SURVIVED DOMAIN",
+            "NODES",
+            "MOVED",
+            "EVICTED",
+            "BROKEN RULES",
+            "WAITING FOR THEIR NODES",
+        ]);
         for loss in survived.iter().take(MAX_DOMAINS) {
-            let DomainLoss { domain, nodes, moved, evicted, broken_rules, .. } = loss;
-            let counts = [*nodes, *moved, evicted.len(), broken_rules.len()].map(|n| Cell::from(grouped(n)));
+            let DomainLoss {
+                domain, nodes, moved, evicted, broken_rules, stranded_while_unreachable, ..
+            } = loss;
+            let stranded = stranded_while_unreachable.len();
+            let counts =
+                [*nodes, *moved, evicted.len(), broken_rules.len(), stranded].map(|n| Cell::from(grouped(n)));
             table.row([Cell::from(domain)].into_iter().chain(counts));
         }
         table.write(out, "")?;
@@ -290,7 +301,7 @@ pub fn write_losses(out: &mut impl Write, report: &LossesAfterChanges) -> io::Re
     let style = if lost.is_empty() { GOOD } else { BAD };
     writeln!(
         out,
-        "{style}{} of {} survived{style:#} (every pod has a node after the loss)",
+        "{style}{} of {} survived{style:#} (every pod has a node, both while the lost nodes are unreachable and when they are removed)",
         grouped(survived.len()),
         counted(losses.domains.len(), "domain"),
     )
@@ -323,6 +334,26 @@ fn write_domain(out: &mut impl Write, loss: &DomainLoss) -> io::Result<()> {
     write_more(out, failing.count().saturating_sub(MAX_ROWS))?;
     if let Some(first) = unplaced.first() {
         writeln!(out, "  {}/{}: {}", first.namespace, first.name, first.message)?;
+    }
+    let (without, stranded) = (&loss.unplaced_while_unreachable, &loss.stranded_while_unreachable);
+    if without.len() != unplaced.len() {
+        let n_pods = counted(without.len(), "pod");
+        writeln!(
+            out,
+            "  while the nodes are unreachable: {BAD}{n_pods} unplaced{BAD:#}; when they are removed: {}",
+            unplaced.len()
+        )?;
+        if let Some(first) = without.first() {
+            writeln!(out, "  {}/{}: {}", first.namespace, first.name, first.message)?;
+        }
+    }
+    if let Some(first) = stranded.first() {
+        let n_pods = counted(stranded.len(), "pod");
+        writeln!(
+            out,
+            "  {n_pods} {ATTENTION}waiting for their nodes{ATTENTION:#}: {}/{}: {}",
+            first.namespace, first.name, first.message
+        )?;
     }
     writeln!(out)
 }

@@ -75,7 +75,12 @@ fn played_through(state: &mut State) -> Vec<Loss> {
     let mut simulation = state.simulation().clone();
     let losses = simulation.lose_each_domain(ZONE, |_, _| ());
     let loss = |loss: berth_simulate::what_if::DomainLoss| Loss {
-        problem: (!loss.survives).then(|| format!("cannot be lost: {}", counted(loss.unplaced.len(), "pod"))),
+        problem: (!loss.survives).then(|| {
+            format!(
+                "cannot be lost: {}",
+                counted(loss.unplaced.len().max(loss.unplaced_while_unreachable.len()), "pod")
+            )
+        }),
         zone: loss.domain,
     };
     losses.domains.into_iter().map(loss).collect()

@@ -308,15 +308,18 @@ fn losses(changed: &mut Changed, key: &str) -> Result<Markup, PageError> {
     }
     let row = |loss: &DomainLoss| {
         let survives = if loss.survives { badge(Tone::Good, "yes") } else { badge(Tone::Bad, "no") };
-        let first =
-            loss.unplaced.first().map(|pod| format!("{}/{}: {}", pod.namespace, pod.name, pod.message));
+        let first = loss
+            .unplaced
+            .first()
+            .or(loss.unplaced_while_unreachable.first())
+            .map(|pod| format!("{}/{}: {}", pod.namespace, pod.name, pod.message));
         let first = html! { (first.unwrap_or_default()) };
         // The bars have the other numbers.
         vec![
             html! { (loss.domain) },
             survives,
             parts::number(loss.nodes),
-            parts::number(loss.unplaced.len()),
+            parts::number(loss.unplaced.len().max(loss.unplaced_while_unreachable.len())),
             first,
         ]
     };
