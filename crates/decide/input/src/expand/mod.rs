@@ -60,6 +60,9 @@ pub const MAX_PODS: i64 = 250_000;
 /// A pod counts once for each piece of its template of this many bytes.
 const TEMPLATE_BYTES: usize = 8 << 10;
 
+/// The label with the revision of the template of StatefulSets and DaemonSets.
+const REVISION_HASH: &str = "controller-revision-hash";
+
 /// A pod that a workload creates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpandedPod {
@@ -99,9 +102,19 @@ pub struct Expansion {
     /// Pods of the input that their controllers delete, because their workload was replaced, or because they have ended and
     /// have the name of a pod to create.
     pub deleted: HashSet<NamespacedName>,
-    /// The workloads with a new template, by their index in [`Inventory::workloads`], and their pods of the earlier one, which are among the
-    /// deleted.
-    pub rolled_out: Vec<(usize, Vec<NamespacedName>)>,
+    /// The workloads with a new template.
+    pub rolled_out: Vec<RolledOut>,
+}
+
+/// A workload with a new template, of which pods of the earlier one exist.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RolledOut {
+    /// Index of the workload in [`Inventory::workloads`].
+    pub workload: usize,
+    /// Its pods of the earlier template, which are among the deleted.
+    pub old: Vec<NamespacedName>,
+    /// Those of the new one.
+    pub new: Vec<NamespacedName>,
 }
 
 /// Creates the missing pods of the workloads of an input.
@@ -170,8 +183,11 @@ impl<'a> Expander<'a> {
             pods.extend(self.ownership.pods_of(Kind::ReplicaSet, set.object.metadata()));
         }
         let has_new_template = rollout::has_new_template(&context.entry.object);
+        let hash = names::template_hash(&deployment.spec.template);
         if has_new_template {
-            self.roll_out(context, std::mem::take(&mut pods));
+            let (new, old) = split_by(pods, POD_TEMPLATE_HASH, &hash);
+            self.roll_out(context, old, &new);
+            pods = new;
         }
         let newest = sets.iter().max_by_key(|set| (revision(set.object.metadata()), set.order));
         if !has_new_template
@@ -183,7 +199,6 @@ impl<'a> Expander<'a> {
             return self.replicate(context, &draft, &owner.name, wanted, &pods);
         }
 
-        let hash = names::template_hash(&deployment.spec.template);
         let set = ObjectMeta {
             name: format!("{}-{hash}", metadata.name),
             namespace: metadata.namespace.clone(),
@@ -235,7 +250,7 @@ impl<'a> Expander<'a> {
         self.add_selector(Kind::StatefulSet, metadata, selector);
         let mut draft = self.draft(context, &set.spec.template, "spec.template", &context.owner())?;
         let revision = format!("{}-{}", metadata.name, names::template_hash(&set.spec.template));
-        draft.label("controller-revision-hash", &revision);
+        draft.label(REVISION_HASH, &revision);
         if !set.spec.service_name.is_empty() {
             draft.spec_text("subdomain", &set.spec.service_name);
         }
@@ -244,9 +259,14 @@ impl<'a> Expander<'a> {
         let ended: HashSet<&str> = ended.iter().map(|pod| &*pod.metadata.name).collect();
         if rollout::has_new_template(&context.entry.object) {
             let partition = start + i64::from(set.spec.update_strategy.rolling_update.partition.max(0));
-            let is_updated = |pod: &&Pod| names::ordinal(&pod.metadata.name).is_some_and(|n| n >= partition);
-            let (updated, kept) = present.into_iter().partition(is_updated);
-            self.roll_out(context, updated);
+            let is_updated = |pod: &&Pod| {
+                pod.metadata.label(REVISION_HASH) != Some(&revision)
+                    && names::ordinal(&pod.metadata.name).is_some_and(|n| n >= partition)
+            };
+            let (updated, kept): (Vec<_>, Vec<_>) = present.into_iter().partition(is_updated);
+            let is_new = |pod: &&&Pod| pod.metadata.label(REVISION_HASH) == Some(&revision);
+            let new: Vec<_> = kept.iter().filter(is_new).copied().collect();
+            self.roll_out(context, updated, &new);
             present = kept;
         }
         // Pods have unique names, so the pods of the input are within the limit.
@@ -282,10 +302,13 @@ impl<'a> Expander<'a> {
         daemon::add_standard_tolerations(&mut draft);
         let generation = metadata.annotations.get("deprecated.daemonset.template.generation");
         draft.label("pod-template-generation", generation.map_or("1", String::as_str));
-        draft.label("controller-revision-hash", &names::template_hash(&set.spec.template));
+        let hash = names::template_hash(&set.spec.template);
+        draft.label(REVISION_HASH, &hash);
         let mut present = self.ownership.pods_of(Kind::DaemonSet, metadata);
         if rollout::has_new_template(&context.entry.object) {
-            self.roll_out(context, std::mem::take(&mut present));
+            let (new, old) = split_by(present, REVISION_HASH, &hash);
+            self.roll_out(context, old, &new);
+            present = new;
         }
         let has_pod: HashSet<&str> =
             present.into_iter().filter(|pod| !pod.is_terminal()).filter_map(daemon::target_node).collect();
@@ -396,19 +419,25 @@ impl<'a> Expander<'a> {
     }
 
     /// Deletes pods that get a new template.
-    fn roll_out(&mut self, context: Context<'a>, pods: Vec<&'a Pod>) {
-        let names: Vec<_> = pods.iter().map(|pod| pod.metadata.namespaced_name()).collect();
-        self.expansion.deleted.extend(names.iter().cloned());
-        if !names.is_empty() {
-            self.expansion.rolled_out.push((context.index, names));
+    fn roll_out(&mut self, context: Context<'a>, old: Vec<&'a Pod>, new: &[&'a Pod]) {
+        let names = |pods: &[&Pod]| pods.iter().map(|pod| pod.metadata.namespaced_name()).collect::<Vec<_>>();
+        let rolled_out = RolledOut { workload: context.index, old: names(&old), new: names(new) };
+        self.expansion.deleted.extend(rolled_out.old.iter().cloned());
+        if !old.is_empty() {
+            self.expansion.rolled_out.push(rolled_out);
         }
-        self.to_replace = pods;
+        self.to_replace = old;
     }
 
     fn add_selector(&mut self, kind: Kind, metadata: &ObjectMeta, selector: LabelSelector) {
         let ObjectMeta { namespace, name, .. } = metadata.clone();
         self.expansion.owner_selectors.push(OwnerSelector { kind, namespace, name, selector });
     }
+}
+
+/// The pods with a label, and the others: a rollout may have begun.
+fn split_by<'a>(pods: Vec<&'a Pod>, key: &str, value: &str) -> (Vec<&'a Pod>, Vec<&'a Pod>) {
+    pods.into_iter().partition(|pod| pod.metadata.label(key) == Some(value))
 }
 
 /// The revision of a ReplicaSet in its Deployment.

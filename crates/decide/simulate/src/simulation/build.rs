@@ -214,7 +214,7 @@ impl Simulation {
             rolled_out: expansion
                 .rolled_out
                 .iter()
-                .map(|(workload, pods)| (inventory.workloads[*workload].object.to_string(), pods.len()))
+                .map(|of| (inventory.workloads[of.workload].object.to_string(), of.old.len()))
                 .collect(),
             rollouts,
             vacated: None,

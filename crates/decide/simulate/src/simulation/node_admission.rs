@@ -9,7 +9,7 @@ use berth_engine::{Equivalence, Outcome, PreparedPod};
 
 use super::pod::SimulatedPod;
 use super::state::Simulation;
-use super::unadmitted::{NotRunning, Unadmitted};
+use super::unadmitted::{NotRunning, Unadmitted, UnadmittedState};
 
 impl Simulation {
     /// The pods that do not run on the nodes that they name, by workload, node and reason, in input order.
@@ -71,6 +71,18 @@ impl Simulation {
         node.clone_into(&mut pod.spec.node_name);
         self.arrive_alone(position);
         true
+    }
+
+    /// A node comes: the pods arrive that have waited for it.
+    pub(crate) fn arrive_waiting(&mut self, node: &str) {
+        let waits = |pod: &SimulatedPod| {
+            pod.pod.spec.node_name == node && pod.is_unadmitted(UnadmittedState::Waiting)
+        };
+        let waiting: Vec<usize> = (0..self.pods.len()).filter(|i| waits(&self.pods[*i])).collect();
+        for i in waiting {
+            self.pods[i].unadmitted = None;
+            self.arrive_alone(i);
+        }
     }
 
     /// The kubelets have admitted the pods that have arrived.

@@ -6,7 +6,7 @@ use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
 use berth_api::rollout::stateful_set::{Member, Spec, max_unavailable};
 use berth_api::rollout::{Bounds, daemon_set};
-use berth_input::expand::{DesiredReplicas, Expansion, target_node};
+use berth_input::expand::{DesiredReplicas, Expansion, RolledOut, target_node};
 use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 
 use super::pod::SimulatedPod;
@@ -111,13 +111,15 @@ pub(crate) struct DaemonNodes {
 }
 
 impl DaemonNodes {
-    fn new(new: &[&Pod], old: &[&Pod]) -> DaemonNodes {
-        let should_run: BTreeSet<&str> = new.iter().filter_map(|pod| target_node(pod)).collect();
+    fn new(new: &[&Pod], (old, created): (&[&Pod], &[&Pod])) -> DaemonNodes {
+        let should_run: BTreeSet<&str> =
+            new.iter().chain(created).filter_map(|pod| target_node(pod)).collect();
         let mut pods: BTreeMap<&str, Vec<(NamespacedName, bool)>> =
             should_run.iter().map(|node| (*node, Vec::new())).collect();
-        for pod in old {
+        let old = old.iter().map(|pod| (pod, false));
+        for (pod, is_new) in old.chain(created.iter().map(|pod| (pod, true))) {
             let on = target_node(pod).unwrap_or_default();
-            pods.entry(on).or_default().push((pod.metadata.namespaced_name(), false));
+            pods.entry(on).or_default().push((pod.metadata.namespaced_name(), is_new));
         }
         let state = |node: &&str| {
             let should_run = should_run.contains(node);
@@ -146,24 +148,27 @@ impl Rollout {
         let pods = inventory.pods.iter().map(|entry| &entry.object);
         let pods: HashMap<_, _> = pods.map(|pod| (pod.metadata.namespaced_name(), pod)).collect();
         let desired = DesiredReplicas::new(inventory);
-        let rollout = |(workload, old): (usize, Vec<NamespacedName>)| {
-            let old = old.iter().filter_map(|name| pods.get(name).copied()).collect::<Vec<_>>();
+        let rollout = |RolledOut { workload, old, new: created }: RolledOut| {
+            let named = |names: &[NamespacedName]| {
+                names.iter().filter_map(|name| pods.get(name).copied()).collect::<Vec<_>>()
+            };
             let new = new.get(&workload).map_or(&[][..], Vec::as_slice);
-            (workload, Rollout::new(inventory, &desired, workload, &old, new))
+            let (old, created) = (named(&old), named(&created));
+            (workload, Rollout::new(inventory, &desired, workload, (&old, &created), new))
         };
         rolled_out.into_iter().map(rollout).collect()
     }
 
-    /// `old` are the pods that are to go, `new` those that are to come.
+    /// `old` are the pods that are to go, `created` those of the new template that exist, `new` those that are to come.
     fn new(
         inventory: &Inventory,
         desired: &DesiredReplicas<'_>,
         workload: usize,
-        old: &[&Pod],
+        (old, created): (&[&Pod], &[&Pod]),
         new: &[&Pod],
     ) -> Rollout {
         let workload = &inventory.workloads[workload].object;
-        let n_new = i32::try_from(new.len()).unwrap_or(i32::MAX);
+        let n_new = i32::try_from(new.len() + created.len()).unwrap_or(i32::MAX);
         let replicas = desired.of(workload).map_or(n_new, |replicas| replicas.max(0));
         let sets = replica_sets(inventory, old);
         let replica_set = |pod: &Pod| {
@@ -173,7 +178,7 @@ impl Rollout {
         Rollout {
             kind: workload.kind(),
             name: workload.metadata().namespaced_name(),
-            strategy: strategy(workload, replicas, new, old),
+            strategy: strategy(workload, replicas, new, (old, created)),
             wanted: replicas,
             old: old
                 .iter()
@@ -181,7 +186,7 @@ impl Rollout {
                 .collect(),
             deleted: Vec::new(),
             to_create: BTreeMap::new(),
-            created: Vec::new(),
+            created: created.iter().map(|pod| pod.metadata.namespaced_name()).collect(),
             is_cut: false,
         }
     }
@@ -229,7 +234,12 @@ pub(crate) fn ordinal(pod: &str) -> Option<i64> {
     pod.rsplit_once('-')?.1.parse().ok()
 }
 
-fn strategy(workload: &Workload, replicas: i32, new: &[&Pod], old: &[&Pod]) -> Strategy {
+fn strategy(
+    workload: &Workload,
+    replicas: i32,
+    new: &[&Pod],
+    (old, created): (&[&Pod], &[&Pod]),
+) -> Strategy {
     match &workload.spec {
         WorkloadSpec::StatefulSet(set) => {
             let spec = &set.spec;
@@ -251,9 +261,9 @@ fn strategy(workload: &Workload, replicas: i32, new: &[&Pod], old: &[&Pod]) -> S
         WorkloadSpec::DaemonSet(set) => {
             let rolling = &set.spec.update_strategy.rolling_update;
             let (surge, unavailable) = (rolling.max_surge.as_deref(), rolling.max_unavailable.as_deref());
-            let desired = i32::try_from(new.len()).unwrap_or(i32::MAX);
+            let desired = i32::try_from(new.len() + created.len()).unwrap_or(i32::MAX);
             let bounds = Bounds::of_daemon_set(surge, unavailable, desired);
-            Strategy::DaemonSet(bounds, DaemonNodes::new(new, old))
+            Strategy::DaemonSet(bounds, DaemonNodes::new(new, (old, created)))
         }
         WorkloadSpec::Deployment(deployment) if deployment.spec.strategy.kind != "Recreate" => {
             let rolling = &deployment.spec.strategy.rolling_update;

@@ -459,6 +459,7 @@ pub(super) fn add_node_like(inventory: &mut Inventory, simulation: &mut Simulati
         pod.spec.node_name.clone_from(&name);
         simulation.set_pod(pod);
     }
+    simulation.arrive_waiting(&name);
 }
 
 fn new_entry<T>(object: T, source: &SourceLocation) -> Entry<T> {

@@ -73,6 +73,8 @@ pub struct WhatIf {
     state: State,
     step: Step,
     steps: Vec<StepOutcome>,
+    /// Whether they are shown if there is only one.
+    shows_steps: bool,
 }
 
 enum State {
@@ -93,6 +95,7 @@ struct Step {
     changes: Vec<String>,
 }
 
+/// What the changes of a step do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StepKind {
     Change(Discriminant<Change>),
@@ -135,6 +138,7 @@ impl WhatIf {
             state,
             step: Step::default(),
             steps: Vec::new(),
+            shows_steps: false,
         })
     }
 
@@ -329,7 +333,7 @@ impl WhatIf {
     /// As [`Simulation::new`].
     pub fn run(mut self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
         let retry = self.settle(progress)?;
-        let WhatIf { now, mut departures, without_target, before, state, steps, .. } = self;
+        let WhatIf { now, mut departures, without_target, before, state, steps, shows_steps, .. } = self;
         let (State::Live { simulation, .. }, Some(before)) = (state, before) else {
             return Err(SimulationError::Invalid(Vec::new()));
         };
@@ -343,7 +347,7 @@ impl WhatIf {
             trial.rollouts[at].is_complete(&trial)
         });
         let mut outcome = WhatIfOutcome::of(&mut simulation, &before, departures, stuck, &without_target);
-        if steps.len() > 1 {
+        if steps.len() > 1 || shows_steps {
             outcome.steps = steps;
         }
         Ok(Changed { outcome, simulation })
@@ -578,7 +582,7 @@ fn add_created(
     let is_incomplete =
         |workload: &Workload| incomplete.contains(&(workload.kind(), workload.metadata().namespaced_name()));
     // They are rolled out already: the ReplicaSets of earlier templates are not the newest any more.
-    let rolled_out = expansion.rolled_out.iter().map(|(i, _)| &inventory.workloads[*i].object);
+    let rolled_out = expansion.rolled_out.iter().map(|of| &inventory.workloads[of.workload].object);
     let rolled_out = rolled_out.filter(|workload| !is_incomplete(workload));
     let rolled_out: HashSet<_> = rolled_out.map(|workload| workload.metadata().namespaced_name()).collect();
     inventory.workloads.retain(|entry| {

@@ -54,6 +54,7 @@ impl WhatIf {
         }
         let most = roll.surge + roll.max_unavailable;
         let mut n_replaced = 0;
+        self.shows_steps = true;
         for batch in nodes.chunks(most.max(1)) {
             self.then()?;
             let surged = &batch[..roll.surge.min(batch.len())];

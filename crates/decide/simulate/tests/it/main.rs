@@ -13,6 +13,7 @@ mod node_name;
 mod node_sets;
 mod repairs;
 mod rollouts;
+mod sequences;
 mod sets;
 mod simulation;
 mod what_if;

@@ -277,14 +277,8 @@ pub fn write_losses(out: &mut impl Write, report: &LossesAfterChanges) -> io::Re
         writeln!(out)?;
     }
     if !survived.is_empty() {
-        let mut table = Table::new([
-            "SURVIVED DOMAIN",
-            "NODES",
-            "MOVED",
-            "EVICTED",
-            "BROKEN RULES",
-            "WAITING FOR THEIR NODES",
-        ]);
+        let mut table =
+            Table::new(["SURVIVED DOMAIN", "NODES", "MOVED", "EVICTED", "BROKEN RULES", "NOT REPLACED"]);
         for loss in survived.iter().take(MAX_DOMAINS) {
             let DomainLoss {
                 domain, nodes, moved, evicted, broken_rules, stranded_while_unreachable, ..
@@ -330,7 +324,9 @@ fn write_domain(out: &mut impl Write, loss: &DomainLoss) -> io::Result<()> {
             Cell::styled(grouped(workload.unplaced), BAD),
         ]);
     }
-    table.write(out, "  ")?;
+    if failing.clone().next().is_some() {
+        table.write(out, "  ")?;
+    }
     write_more(out, failing.count().saturating_sub(MAX_ROWS))?;
     if let Some(first) = unplaced.first() {
         writeln!(out, "  {}/{}: {}", first.namespace, first.name, first.message)?;
@@ -351,7 +347,7 @@ fn write_domain(out: &mut impl Write, loss: &DomainLoss) -> io::Result<()> {
         let n_pods = counted(stranded.len(), "pod");
         writeln!(
             out,
-            "  {n_pods} {ATTENTION}waiting for their nodes{ATTENTION:#}: {}/{}: {}",
+            "  {n_pods} {ATTENTION}not replaced while the nodes are unreachable{ATTENTION:#}: {}/{}: {}",
             first.namespace, first.name, first.message
         )?;
     }

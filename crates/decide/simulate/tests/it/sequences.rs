@@ -1,0 +1,185 @@
+//! Changes one after the other: the cluster settles in between.
+
+use std::collections::BTreeMap;
+
+use berth_api::object::NamespacedName;
+use berth_api::read::Kind;
+use berth_input::inventory::Inventory;
+use berth_simulate::SimulationOptions;
+use berth_simulate::what_if::{Change, Changed, RollNodes, WhatIf};
+use jiff::Timestamp;
+
+fn node(name: &str, cpu: u32) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{zone: z-{name}, pool: web}}}}\n\
+         status: {{allocatable: {{cpu: {cpu}, pods: 20}}}}\n"
+    )
+}
+
+fn workload(kind: &str, name: &str, replicas: u32, cpu: u32) -> String {
+    format!(
+        "---\napiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: {name}, namespace: default}}\n\
+         spec:\n  replicas: {replicas}\n  selector: {{matchLabels: {{app: {name}}}}}\n  template:\n    \
+         metadata: {{labels: {{app: {name}}}}}\n    \
+         spec: {{containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]}}\n"
+    )
+}
+
+fn budget(name: &str, min_available: u32) -> String {
+    format!(
+        "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: {name}, namespace: default}}\n\
+         spec: {{minAvailable: {min_available}, selector: {{matchLabels: {{app: {name}}}}}}}\n"
+    )
+}
+
+/// Two nodes that a pod each fills.
+fn full(min_available: u32) -> String {
+    [node("a", 2), node("b", 2), workload("Deployment", "web", 2, 2), budget("web", min_available)].concat()
+}
+
+fn what_if(text: &str) -> WhatIf {
+    WhatIf::new(Inventory::from_text(text).unwrap(), SimulationOptions::default(), Timestamp::UNIX_EPOCH)
+        .unwrap()
+}
+
+fn played(text: &str, changes: &[Change]) -> Changed {
+    let mut what_if = what_if(text);
+    changes.iter().for_each(|change| what_if.apply(change).unwrap());
+    what_if.run(|_, _| ()).unwrap()
+}
+
+fn drain(node: &str) -> Change {
+    Change::Drain(node.to_owned())
+}
+
+fn uncordon(node: &str) -> Change {
+    Change::Uncordon(node.to_owned())
+}
+
+fn scale(n_replicas: u16) -> Change {
+    Change::Scale { kind: Kind::Deployment, name: NamespacedName::new("default", "web"), n_replicas }
+}
+
+/// The number of unplaced pods and of blocked evictions after each step.
+fn steps(changed: &Changed) -> Vec<(usize, usize)> {
+    changed.outcome.steps.iter().map(|step| (step.unplaced.len(), step.blocked.len())).collect()
+}
+
+/// How many pods each node has.
+fn nodes(changed: &Changed) -> BTreeMap<&str, usize> {
+    let mut nodes = BTreeMap::new();
+    changed
+        .simulation
+        .pods()
+        .iter()
+        .filter_map(|pod| pod.node())
+        .for_each(|node| *nodes.entry(node).or_default() += 1);
+    nodes
+}
+
+#[test]
+fn an_evicted_pod_waits_while_its_node_is_cordoned() {
+    let changed = played(&full(1), &[drain("a"), uncordon("a"), drain("b"), uncordon("b")]);
+    assert_eq!(steps(&changed), [(1, 0), (0, 0), (1, 0), (0, 0)]);
+    assert_eq!(changed.outcome.steps[0].exhausted_budgets, ["default/web"]);
+    assert_eq!(nodes(&changed), BTreeMap::from([("a", 1), ("b", 1)]));
+    assert!(changed.outcome.is_harmless());
+}
+
+#[test]
+fn a_drain_that_was_given_up_is_blocked() {
+    let changed = played(&full(2), &[drain("a"), uncordon("a")]);
+    assert_eq!(steps(&changed), [(0, 1), (0, 0)]);
+    assert_eq!(changed.outcome.blocked.len(), 1);
+    assert!(!changed.outcome.is_harmless());
+}
+
+#[test]
+fn a_drain_goes_on_while_other_changes_make_room() {
+    let add = Change::AddNodes { n_nodes: 1, like: "b".to_owned() };
+    let changed = played(&full(1), &[drain("a"), drain("b"), add]);
+    // Of the two, one waits for the other.
+    assert_eq!(steps(&changed), [(1, 1), (1, 0)]);
+    assert_eq!(nodes(&changed), BTreeMap::from([("b-new-1", 1)]));
+}
+
+#[test]
+fn objects_are_changed_in_the_state_that_the_steps_before_have_left() {
+    // The third pod lands on b, which is the only one that takes pods then, and the pod of a stays where it went.
+    let text = [node("a", 4), node("b", 8), workload("Deployment", "web", 2, 2)].concat();
+    let changed = played(&text, &[drain("a"), scale(3), uncordon("a")]);
+    assert_eq!(nodes(&changed), BTreeMap::from([("b", 3)]));
+    let changed = played(&text, &[drain("a"), scale(4), scale(1), uncordon("a"), drain("b")]);
+    assert_eq!(nodes(&changed), BTreeMap::from([("a", 1)]));
+    assert_eq!(steps(&changed), [(0, 0); 5]);
+}
+
+#[test]
+fn changes_of_one_kind_are_made_together_unless_a_step_is_ended() {
+    let text = [node("a", 4), node("b", 4), node("c", 4), workload("Deployment", "web", 3, 2)].concat();
+    let together = played(&text, &[drain("a"), drain("b")]);
+    assert_eq!(steps(&together), []);
+    let mut what_if = what_if(&text);
+    what_if.apply(&drain("a")).unwrap();
+    what_if.then().unwrap();
+    what_if.apply(&drain("b")).unwrap();
+    assert_eq!(steps(&what_if.run(|_, _| ()).unwrap()), [(0, 0), (1, 0)]);
+}
+
+#[test]
+fn a_rollout_that_is_stuck_goes_on_when_there_is_room() {
+    // A node of its own for the new pod, which the drain has cordoned.
+    let text = [node("a", 2), node("b", 2), node("c", 2), workload("Deployment", "web", 2, 2)].concat();
+    let changed_template = workload("Deployment", "web", 2, 2).replace("image: i", "image: j");
+    let roll_out = |changes: &[Change]| {
+        let mut what_if = what_if(&text);
+        what_if.apply(&Change::Cordon("c".to_owned())).unwrap();
+        what_if.overlay(|inventory| inventory.read(changed_template.as_bytes(), "change")).unwrap().unwrap();
+        changes.iter().for_each(|change| what_if.apply(change).unwrap());
+        what_if.run(|_, _| ()).unwrap()
+    };
+    assert_eq!(roll_out(&[]).outcome.stuck_rollouts.len(), 1);
+    assert_eq!(roll_out(&[uncordon("c")]).outcome.stuck_rollouts, []);
+    // With another workload in between, for which the cluster is built again.
+    let changed =
+        roll_out(&[Change::SetLabel { node: "a".into(), key: "x".into(), value: None }, uncordon("c")]);
+    assert_eq!((changed.outcome.stuck_rollouts.as_slice(), nodes(&changed).values().sum()), (&[][..], 2));
+}
+
+#[test]
+fn nodes_are_replaced_in_turn_and_a_budget_stops_that() {
+    let roll = |text: &str, surge: usize| {
+        let mut what_if = what_if(text);
+        let labels = BTreeMap::from([("pool".to_owned(), "web".to_owned())]);
+        let max_unavailable = usize::from(surge == 0);
+        what_if.roll_nodes(&RollNodes { labels, surge, max_unavailable, with: None }).unwrap();
+        what_if.run(|_, _| ()).unwrap()
+    };
+    let changed = roll(&full(1), 0);
+    assert_eq!(steps(&changed), [(1, 0), (0, 0), (1, 0), (0, 0)]);
+    assert!(changed.outcome.is_harmless());
+    let changed = roll(&full(1), 1);
+    assert_eq!(steps(&changed), [(0, 0); 4]);
+    assert_eq!(nodes(&changed), BTreeMap::from([("a-new-1", 1), ("b-new-1", 1)]));
+    let stopped = roll(&full(2), 0);
+    assert_eq!(stopped.outcome.steps[0].changes, ["drain a", "stop: 0 of 2 nodes replaced"]);
+    assert!(!stopped.outcome.is_harmless());
+}
+
+#[test]
+fn pods_leave_a_node_that_is_unreachable_for_longer_than_they_tolerate() {
+    let text = [node("a", 2), node("b", 4), workload("Deployment", "web", 1, 2)].concat();
+    let lose = |seconds| Change::LoseContact { key: "zone".to_owned(), value: "z-b".to_owned(), seconds };
+    let state = |text: &str, seconds| {
+        let changed = played(text, &[lose(seconds)]);
+        let unplaced = changed.outcome.unplaced.first().map(|pod| pod.message.clone());
+        (nodes(&changed).keys().map(|node| (*node).to_owned()).collect::<Vec<_>>(), unplaced)
+    };
+    let owned = |nodes: &[&str]| nodes.iter().map(|node| (*node).to_owned()).collect::<Vec<_>>();
+    assert_eq!(state(&text, Some(600)), (owned(&["a"]), None));
+    let (on, why) = state(&text, Some(299));
+    assert_eq!(on, ["b"]);
+    assert!(why.unwrap().starts_with("stays on its unreachable node"));
+    let (on, why) = state(&text.replace("Deployment", "StatefulSet"), None);
+    assert!(on.is_empty() && why.unwrap().starts_with("the StatefulSet creates no other pod"));
+}
