@@ -28,5 +28,5 @@ pub use simulation::workloads::Workloads;
 pub use simulation::{
     DomainMembers, FailingMember, GroupMember, GroupPlacement, InvalidObject, LevelPlacement, NotRunning,
     PendingDecision, PendingFor, PodClaim, PodDevice, PodPreemption, Pods, SimulatedPod, Simulation,
-    SimulationError, SimulationOptions, Unadmitted, UnadmittedState, add_simulated_nodes,
+    SimulationError, SimulationOptions, Unadmitted, UnadmittedState, add_simulated_nodes, volume_claims,
 };
