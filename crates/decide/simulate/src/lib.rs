@@ -23,7 +23,7 @@ mod simulation;
 pub mod what_if;
 
 pub use explanation::PodExplanation;
-pub use repairs::{Change, CoreTerm, Reach, Repair, has_rollouts};
+pub use repairs::{Change, CoreTerm, FittingPods, Reach, Repair, has_rollouts};
 pub use simulation::workloads::Workloads;
 pub use simulation::{
     DomainMembers, FailingMember, GroupMember, GroupPlacement, InvalidObject, LevelPlacement, NotRunning,

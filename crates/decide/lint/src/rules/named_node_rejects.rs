@@ -78,7 +78,9 @@ fn unscheduled_volumes(input: &LintInput<'_>) -> Vec<Entry<VolumeObject>> {
 fn message(subject: &Subject<'_>, NotRunning { why, pods, .. }: &NotRunning) -> String {
     let node = &why.node;
     match (why.state, subject.n_pods(), pods.len()) {
-        (UnadmittedState::Unbound, ..) => format!("does not run: {}", why.message),
+        (UnadmittedState::Unbound, ..) => {
+            format!("does not run: {}", why.message.trim_start_matches("spec.nodeName: "))
+        }
         (UnadmittedState::Waiting, ..) if subject.template.is_empty() => {
             format!("node {node} is not in the input: the pod does not run")
         }
