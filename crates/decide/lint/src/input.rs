@@ -148,8 +148,7 @@ impl<'a> LintInput<'a> {
 
     /// What the input lacks where it has no workloads.
     pub(crate) fn hint(&self) -> Option<String> {
-        const ADD: &str =
-            "kubectl get deployments,statefulsets,daemonsets,replicasets,jobs,cronjobs -A -o yaml";
+        const ADD: &str = "`berth dump` saves those of a cluster";
         let Checked { n_workloads, n_pods } = self.n_checked();
         let is_owned = |subject: &Subject<'_>| subject.written.metadata.controller().is_some();
         match (n_workloads, n_pods) {

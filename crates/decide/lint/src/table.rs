@@ -104,7 +104,7 @@ rules! {
         "Gt or Lt compares a label or a bound that is not an integer";
         "use integers, or the operator In"
     "named-node-rejects" named_node_rejects Error:
-        "A pod names a node that the input does not have, or that rejects the pod";
+        "A pod names a node that does not run it: no such node, a rejection, or a claim that waits for a scheduler";
         "remove nodeName, so that a scheduler selects a node, or name another node"
     "never-first" never_first Error:
         "Required affinity that no pod can satisfy first";

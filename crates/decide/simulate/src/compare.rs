@@ -11,7 +11,7 @@ use berth_rules::pod_requests;
 use serde::Serialize;
 
 use crate::simulation::workloads::Workloads;
-use crate::simulation::{Fate, Simulation, SimulationError, SimulationOptions, UnadmittedState};
+use crate::simulation::{Fate, Simulation, SimulationError, SimulationOptions};
 
 /// Number of pods whose scores are compared: each costs a look at every node.
 const MAX_SCORED: usize = 20;
@@ -235,14 +235,16 @@ impl Summary {
     fn of(side: &Side) -> Summary {
         let pods = side.simulation.pods();
         let placed: Vec<_> = pods.iter().filter_map(|pod| pod.node()).collect();
-        let n_unadmitted = |state| pods.iter().filter(|pod| pod.is_unadmitted(state)).count();
+        let n_unadmitted = |waits| {
+            pods.iter().filter(|pod| pod.unadmitted.as_ref().is_some_and(|why| why.waits() == waits)).count()
+        };
         Summary {
             nodes: side.nodes.len(),
             used_nodes: placed.iter().collect::<BTreeSet<_>>().len(),
             placed: placed.len(),
             unplaced: pods.iter().filter(|pod| pod.is_unplaced()).count(),
-            rejected: n_unadmitted(UnadmittedState::Rejected),
-            waiting: n_unadmitted(UnadmittedState::Waiting),
+            rejected: n_unadmitted(false),
+            waiting: n_unadmitted(true),
         }
     }
 }

@@ -23,10 +23,10 @@ mod simulation;
 pub mod what_if;
 
 pub use explanation::PodExplanation;
-pub use repairs::{Change, CoreTerm, Reach, Repair, has_rollouts};
+pub use repairs::{Change, CoreTerm, FittingPods, Reach, Repair, has_rollouts};
 pub use simulation::workloads::Workloads;
 pub use simulation::{
     DomainMembers, FailingMember, GroupMember, GroupPlacement, InvalidObject, LevelPlacement, NotRunning,
     PendingDecision, PendingFor, PodClaim, PodDevice, PodPreemption, Pods, SimulatedPod, Simulation,
-    SimulationError, SimulationOptions, Unadmitted, UnadmittedState, add_simulated_nodes,
+    SimulationError, SimulationOptions, Unadmitted, UnadmittedState, add_simulated_nodes, volume_claims,
 };

@@ -1,15 +1,17 @@
 //! Reads the objects of a live cluster into an inventory, page by page.
 
+pub mod dump;
+
 use std::time::Duration;
 
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES,
-    CSI_STORAGE_CAPACITIES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, EVENTS, HORIZONTAL_POD_AUTOSCALERS,
-    JOBS, NAMESPACES, NETWORK_POLICIES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
-    PLACEMENT_POLICIES, POD_DISRUPTION_BUDGETS, POD_GROUPS, POD_MONITORS, PODS, PRIORITY_CLASSES,
-    REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES,
-    RUNTIME_CLASSES, Resource, SERVICE_MONITORS, SERVICES, STATEFUL_SETS, STORAGE_CLASSES,
+    CSI_STORAGE_CAPACITIES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, DEVICE_TAINT_RULES, EVENTS,
+    HORIZONTAL_POD_AUTOSCALERS, JOBS, NAMESPACES, NETWORK_POLICIES, NODES, PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES, PLACEMENT_POLICIES, POD_DISRUPTION_BUDGETS, POD_GROUPS, POD_MONITORS, PODS,
+    PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS,
+    RESOURCE_SLICES, RUNTIME_CLASSES, Resource, SERVICE_MONITORS, SERVICES, STATEFUL_SETS, STORAGE_CLASSES,
     VOLUME_ATTACHMENTS, WORKLOADS,
 };
 use berth_client::call::{self, CallError};
@@ -72,7 +74,8 @@ const RESOURCES: &[(Resource, bool)] = &[
     (PODS, true),
 ];
 
-const OFTEN_MISSING: [Resource; 12] = [
+const OFTEN_MISSING: [Resource; 13] = [
+    DEVICE_TAINT_RULES,
     DEVICE_CLASSES,
     RESOURCE_SLICES,
     RESOURCE_CLAIMS,
@@ -98,6 +101,9 @@ pub enum LiveError {
     /// The server returned an object that cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// The server returned an object that is no JSON.
+    #[error("{server}: {error}: check that this is the address of a Kubernetes API server")]
+    Json { server: String, error: serde_json::Error },
     /// The async runtime cannot be created.
     #[error("cannot create the async runtime: {0}")]
     Runtime(std::io::Error),
@@ -195,7 +201,7 @@ pub async fn read(
 ) -> Result<Vec<String>, LiveError> {
     let (sender, mut events) = mpsc::channel(MAX_WAITING);
     // Another thread requests the next page while this one reads the objects of the last.
-    let lists = tokio::spawn(list_all(client.clone(), server.to_owned(), sender));
+    let lists = tokio::spawn(list_all(client.clone(), server.to_owned(), RESOURCES.iter(), sender));
     let mut parsers = (NodeParser::default(), PodParser::default());
     let (mut listed, mut place, mut n_items) = (None, SourceLocation::file(server), 0);
     while let Some(event) = events.recv().await {
@@ -259,10 +265,11 @@ fn add(
 async fn list_all(
     client: kube::Client,
     server: String,
+    resources: impl Iterator<Item = &'static (Resource, bool)>,
     events: mpsc::Sender<ListEvent>,
 ) -> Result<Vec<String>, LiveError> {
     let mut warnings = Vec::new();
-    for (resource, required) in RESOURCES {
+    for (resource, required) in resources {
         let listed = list(&client, resource, &events).await;
         if listed.is_err() {
             // An error if the receiver is gone, which needs no more; here and below.

@@ -26,8 +26,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::cluster_args::warn_about_cut_searches;
 use crate::commands::{
-    apiserver, audit, capacity, compare, completions, console, enforcer, explain, install, kubelet, lint,
-    man, rebalance, record, replay, scheduler, sets, simulate, up, version, webhook, what_if,
+    apiserver, audit, capacity, compare, completions, console, dump, enforcer, explain, install, kubelet,
+    lint, man, rebalance, record, replay, scheduler, sets, simulate, up, version, webhook, what_if,
 };
 use crate::error::CliError;
 use crate::plugin::Role;
@@ -55,7 +55,7 @@ const EXAMPLES: &str = "\
 Examples:
   berth up --nodes 3 --zones 3 -f examples/redis-web
   berth simulate -f manifests/ --nodes 12 --zones 3
-  kubectl get nodes,namespaces,pods -A -o yaml | berth simulate -f - -f new-deployment.yaml
+  berth dump cluster.json.gz; berth simulate --dump cluster.json.gz -f new-deployment.yaml
   berth explain -f cluster.yaml team-a/web-0
   berth what-if -f cluster.yaml --remove-domain zone=eu-west-1a
   berth capacity -f cluster.yaml deploy/web
@@ -85,6 +85,7 @@ enum Command {
     Rebalance(rebalance::Args),
     Compare(compare::Args),
     Console(console::Args),
+    Dump(dump::Args),
     Apiserver(apiserver::Args),
     Scheduler(scheduler::Args),
     Enforcer(enforcer::Args),
@@ -134,6 +135,7 @@ fn main() -> ExitCode {
         Command::Rebalance(args) => rebalance::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Console(args) => console::run(&args),
+        Command::Dump(args) => dump::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Webhook(args) => webhook::run(&args),
         Command::Install(args) => install::run::<Cli>(&args),

@@ -1,8 +1,6 @@
 //! The JSON form of a simulation. Its schema is stable: docs/json.md.
 
-use berth_simulate::{
-    GroupPlacement, NotRunning, PodClaim, SimulatedPod, Simulation, Unadmitted, UnadmittedState,
-};
+use berth_simulate::{GroupPlacement, NotRunning, PodClaim, SimulatedPod, Simulation, Unadmitted};
 use serde::Serialize;
 
 use crate::summary::{Failure, Summary};
@@ -71,10 +69,10 @@ impl<'a> Report<'a> {
                     Some(node) if !simulation.has_node(node) => State::Orphaned,
                     Some(_) if p.was_running => State::Running,
                     Some(_) => State::Placed,
-                    None => match p.unadmitted.as_ref().map(|why| why.state) {
+                    None => match p.unadmitted.as_ref().map(|why| why.waits()) {
                         None => State::Unplaced,
-                        Some(UnadmittedState::Rejected) => State::Rejected,
-                        Some(UnadmittedState::Waiting) => State::Waiting,
+                        Some(false) => State::Rejected,
+                        Some(true) => State::Waiting,
                     },
                 },
                 node,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use berth_api::object::GroupKey;
 use berth_api::work::WorkBudget;
 use berth_engine::{Explanation, Outcome, TermSummary};
-use berth_simulate::{PodExplanation, SimulatedPod, Simulation, UnadmittedState};
+use berth_simulate::{PodExplanation, SimulatedPod, Simulation};
 use serde::Serialize;
 
 /// Number of groups of unplaced pods that are explained; an explanation costs a pass over all nodes.
@@ -124,12 +124,10 @@ impl Summary {
                 (Some(_), true) => summary.n_running += 1,
                 (Some(_), false) => summary.n_placed += 1,
                 (None, _) => {
-                    let (of_all, of_workload) = match pod.unadmitted.as_ref().map(|why| why.state) {
+                    let (of_all, of_workload) = match pod.unadmitted.as_ref().map(|why| why.waits()) {
                         None => (&mut summary.n_unplaced, &mut workload.n_unplaced),
-                        Some(UnadmittedState::Rejected) => {
-                            (&mut summary.n_rejected, &mut workload.n_rejected)
-                        }
-                        Some(UnadmittedState::Waiting) => (&mut summary.n_waiting, &mut workload.n_waiting),
+                        Some(false) => (&mut summary.n_rejected, &mut workload.n_rejected),
+                        Some(true) => (&mut summary.n_waiting, &mut workload.n_waiting),
                     };
                     *of_all += 1;
                     *of_workload += 1;

@@ -39,9 +39,7 @@ impl Playground {
         self.state = None;
         let files = std::mem::replace(&mut self.files, Inventory::keeping_raw_but_pods());
         if files.nodes.is_empty() && files.pods.is_empty() && files.workloads.is_empty() {
-            return Err(format!(
-                "{name}: no nodes, pods or workloads: write them with `kubectl get nodes,pods,deployments -A -o yaml`"
-            ));
+            return Err(format!("{name}: no nodes, pods or workloads: save them with `berth dump`"));
         }
         self.state = Some(State::new(name, files, SimulationOptions::default()).map_err(|e| e.to_string())?);
         Ok(())

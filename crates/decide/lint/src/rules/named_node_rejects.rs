@@ -1,11 +1,11 @@
 //! Pods with `spec.nodeName` that do not run on that node, by a simulation of all pods that name a node.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use berth_api::object::Pod;
+use berth_api::object::{Pod, VolumeObject};
 use berth_input::expand::ExpandError;
-use berth_input::inventory::Inventory;
-use berth_simulate::{NotRunning, Simulation, SimulationOptions, Unadmitted, UnadmittedState};
+use berth_input::inventory::{Entry, Inventory};
+use berth_simulate::{NotRunning, Simulation, SimulationOptions, Unadmitted, UnadmittedState, volume_claims};
 
 use crate::finding::Findings;
 use crate::input::LintInput;
@@ -42,6 +42,7 @@ fn not_running(input: &LintInput<'_>) -> Vec<NotRunning> {
     let pods = all.pods.iter().filter(|entry| names_node(&entry.object)).cloned();
     let workloads = all.workloads.iter().filter(|entry| entry.object.template_node_name().is_some()).cloned();
     let mut inventory = Inventory::default();
+    inventory.volume_objects = unscheduled_volumes(input);
     inventory.nodes.clone_from(&all.nodes);
     inventory.namespaces.clone_from(&all.namespaces);
     inventory.pods = pods.collect();
@@ -63,9 +64,23 @@ fn not_running(input: &LintInput<'_>) -> Vec<NotRunning> {
     Vec::new()
 }
 
+/// The objects of volumes without the claims of pods that a scheduler decides about: these are bound for them.
+fn unscheduled_volumes(input: &LintInput<'_>) -> Vec<Entry<VolumeObject>> {
+    let scheduled = input.subjects().filter(|subject| !subject.written.awaits_node_admission());
+    let scheduled = scheduled.flat_map(|subject| volume_claims(&subject.written)).collect::<HashSet<_>>();
+    let is_scheduled = |object: &VolumeObject| match object {
+        VolumeObject::PersistentVolumeClaim(claim) => scheduled.contains(&claim.metadata.namespaced_name()),
+        _ => false,
+    };
+    input.inventory.volume_objects.iter().filter(|entry| !is_scheduled(&entry.object)).cloned().collect()
+}
+
 fn message(subject: &Subject<'_>, NotRunning { why, pods, .. }: &NotRunning) -> String {
     let node = &why.node;
     match (why.state, subject.n_pods(), pods.len()) {
+        (UnadmittedState::Unbound, ..) => {
+            format!("does not run: {}", why.message.trim_start_matches("spec.nodeName: "))
+        }
         (UnadmittedState::Waiting, ..) if subject.template.is_empty() => {
             format!("node {node} is not in the input: the pod does not run")
         }

@@ -16,7 +16,7 @@ pub fn known_runtime_classes<'a>(pod: &Pod, classes: &'a [RuntimeClass]) -> Opti
 pub fn unknown_runtime_class(name: &str) -> String {
     format!(
         "RuntimeClass {name} is not in the input: the node selector, the tolerations and the overhead that it adds to its pods \
-         are not known, and the pods are used without them: add it, as `kubectl get runtimeclasses -o yaml` prints it"
+         are not known, and the pods are used without them: add it, as `berth dump` saves it"
     )
 }
 

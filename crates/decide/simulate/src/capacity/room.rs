@@ -57,8 +57,8 @@ impl Room {
 
     /// Why the node that the replicas name does not run another one.
     pub fn unadmitted(&self, pod: &PreparedPod) -> Option<Unadmitted> {
-        let node = self.node.as_deref()?;
-        self.simulation.unadmitted(pod, node)
+        let (node, model) = (self.node.as_deref()?, self.replicas.first()?);
+        self.simulation.unadmitted(model, pod, node)
     }
 
     /// Places a replica. The node that it names may not admit it.

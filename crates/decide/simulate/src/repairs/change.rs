@@ -6,6 +6,8 @@ use berth_engine::TopologyPair;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::all_pods::FittingPods;
+
 /// Changes after which a pod fits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -20,6 +22,9 @@ pub struct Repair {
     pub changes: Vec<Change>,
     /// The node on which the pod fits then.
     pub node: String,
+    /// How many pods of the workload or group fit then; none where there is one pod, or where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fits: Option<FittingPods>,
     /// Commands that make the changes, as far as kubectl can.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<Command>,
@@ -43,6 +48,7 @@ impl Repair {
             restarts,
             changes,
             node,
+            fits: None,
             commands,
             patch: Vec::new(),
             template_patch: Vec::new(),
@@ -51,9 +57,7 @@ impl Repair {
 
     /// Both; the pod fits where the second one says.
     pub(super) fn and(mut self, second: Repair) -> Repair {
-        let both_restart_workload =
-            (self.blast_radius, second.blast_radius) == (Reach::Workload, Reach::Workload);
-        self.restarts = match both_restart_workload {
+        self.restarts = match self.changes_pod() && second.changes_pod() {
             true => self.restarts.max(second.restarts),
             false => self.restarts + second.restarts,
         };
@@ -76,8 +80,22 @@ impl Repair {
     }
 
     /// How repairs are sorted.
-    pub(crate) fn rank(&self) -> (Reach, u32) {
-        (self.blast_radius, self.cost)
+    pub(crate) fn rank(&self) -> (Reach, bool, u32) {
+        (self.blast_radius, self.fits.is_some_and(|fits| !fits.is_all()), self.cost)
+    }
+
+    /// Whether the pod has other rules or requests then.
+    pub(super) fn changes_pod(&self) -> bool {
+        !self.patch.is_empty()
+            || self.changes.iter().any(|change| matches!(change, Change::RequestLess { .. }))
+    }
+
+    /// Where the pod fits then, and how many pods of its workload or group.
+    pub fn result(&self) -> impl std::fmt::Display + '_ {
+        std::fmt::from_fn(|f| match &self.fits {
+            Some(fits) => write!(f, "{}; {fits}", self.node),
+            None => f.write_str(&self.node),
+        })
     }
 }
 
@@ -110,14 +128,18 @@ pub enum Reach {
     Workload,
     /// Another workload.
     OtherWorkload,
+    /// A node more.
+    NewNode,
     /// One node, and with it all pods that may run there.
     Node,
     /// Other running pods.
     RunningPods,
     /// All pods that a placement policy selects.
     Policy,
-    /// A node more.
-    NewNode,
+    /// Nodes that a taint keeps for others, which the pod or its workload tolerates.
+    ToleratedTaint,
+    /// A node that a taint keeps for others, which all pods may use then.
+    RemovedTaint,
 }
 
 /// One change.}
@@ -191,6 +213,11 @@ pub enum Change {
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
     },
+    /// A spread constraint of the pod counts only the nodes whose taints the pod tolerates: `nodeTaintsPolicy: Honor`.
+    HonorTaints {
+        /// Its path in the pod.
+        term: String,
+    },
     /// Rolling updates of a Deployment stop an old pod before they start a new one.
     StopOldPodsFirst {
         /// The namespace.
@@ -257,6 +284,9 @@ impl std::fmt::Display for Change {
             Change::Relax { term, policy: Some(policy) } => {
                 write!(f, "prefer instead of require {term} in {policy}")
             }
+            Change::HonorTaints { term } => {
+                write!(f, "count only nodes with tolerated taints (nodeTaintsPolicy: Honor) in {term}")
+            }
             Change::StopOldPodsFirst { namespace, workload } => write!(
                 f,
                 "let rolling updates of {workload} in {namespace} stop an old pod first (maxUnavailable: 1, maxSurge: 0)"
@@ -278,19 +308,23 @@ impl std::fmt::Display for Change {
 }
 
 impl Change {
+    /// Whether it changes the pod, and nothing else.
+    pub(super) fn is_of_pod(&self) -> bool {
+        matches!(self.reach(), Reach::Workload | Reach::Policy | Reach::ToleratedTaint)
+    }
+
     fn reach(&self) -> Reach {
         match self {
-            Change::Uncordon { .. }
-            | Change::RemoveTaint { .. }
-            | Change::SetLabel { .. }
-            | Change::RemoveLabel { .. } => Reach::Node,
+            Change::Uncordon { .. } | Change::SetLabel { .. } | Change::RemoveLabel { .. } => Reach::Node,
+            Change::Tolerate { .. } => Reach::ToleratedTaint,
+            Change::RemoveTaint { .. } => Reach::RemovedTaint,
             Change::Scale { .. } => Reach::OtherWorkload,
             Change::Move { .. } => Reach::RunningPods,
             Change::Relax { policy: Some(_), .. } => Reach::Policy,
             Change::RequestLess { .. }
             | Change::Relax { .. }
+            | Change::HonorTaints { .. }
             | Change::StopOldPodsFirst { .. }
-            | Change::Tolerate { .. }
             | Change::FreeHostPort { .. }
             | Change::UseDeviceClass { .. }
             | Change::RemoveGates { .. } => Reach::Workload,
@@ -306,7 +340,7 @@ impl Change {
             Change::Uncordon { .. } | Change::RemoveTaint { .. } | Change::SetLabel { .. } => 1,
             Change::RemoveGates { .. } => 1,
             Change::Scale { .. } | Change::StopOldPodsFirst { .. } => 5,
-            Change::Move { .. } => 10,
+            Change::Move { .. } | Change::HonorTaints { .. } => 10,
             Change::RequestLess { .. } => 15,
             Change::Relax { .. }
             | Change::Tolerate { .. }

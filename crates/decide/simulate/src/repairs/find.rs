@@ -27,7 +27,11 @@ impl Simulation {
             return self.repairs_of_group(namespace, name, budget);
         }
         let mut found: Vec<_> = self.update_in_place(namespace, name).into_iter().collect();
-        found.extend(self.trial(&self.pods[position].clone(), only, budget).repairs(explanation));
+        let (repairs, problem) = self.trial(&self.pods[position].clone(), only, budget).repairs(explanation);
+        found.extend(repairs);
+        if let Some(problem) = problem.filter(|_| only.is_none()) {
+            self.fit_all(position, &problem, &mut found, budget);
+        }
         found.sort_by_key(Repair::rank);
         found
     }
@@ -74,29 +78,36 @@ impl Simulation {
 /// A search for the cheapest change of one kind.
 pub(super) type Kind = for<'t, 'p> fn(&mut Trial<'t>, &'p Problem) -> Option<Repair>;
 
+pub(super) const REQUEST_LESS: Kind = |trial, problem| trial.request_less(problem);
+
 /// The kinds of changes besides moves, for which there is a plan.
-pub(super) const KINDS: [Kind; 6] = [
+pub(super) const KINDS: [Kind; 8] = [
     |trial, problem| trial.change_node(problem),
     |trial, problem| trial.scale(problem),
-    |trial, problem| trial.request_less(problem),
-    |trial, problem| trial.relax_rules(problem),
+    REQUEST_LESS,
+    |trial, problem| trial.honor_taints(problem),
+    |trial, problem| trial.relax_rules(problem, false),
+    |trial, problem| trial.relax_rules(problem, true),
     |trial, problem| trial.use_other_class(problem),
     |trial, problem| trial.add_node(problem),
 ];
 
 impl Trial<'_> {
-    /// The cheapest repair of each kind, or two that help together.
-    fn repairs(mut self, explanation: &Explanation) -> Vec<Repair> {
+    /// The cheapest repair of each kind, or two that help together, and what keeps the pod off the nodes.
+    fn repairs(mut self, explanation: &Explanation) -> (Vec<Repair>, Option<Problem>) {
         if let Outcome::Gated { gates } = &explanation.outcome {
-            return self.without_gates(gates).into_iter().collect();
+            return (self.without_gates(gates).into_iter().collect(), None);
         }
         if !matches!(explanation.outcome, Outcome::Unschedulable { .. }) {
-            return Vec::new();
+            return (Vec::new(), None);
         }
-        let Some(problem) = self.problem() else { return Vec::new() };
+        let Some(problem) = self.problem() else { return (Vec::new(), None) };
         let mut found: Vec<_> = KINDS.iter().filter_map(|kind| kind(&mut self, &problem)).collect();
         found.extend(self.move_pods());
-        if found.is_empty() { self.pair(&problem).into_iter().collect() } else { found }
+        if found.is_empty() {
+            found.extend(self.pair(&problem));
+        }
+        (found, Some(problem))
     }
 
     fn without_gates(&mut self, gates: &[String]) -> Option<Repair> {

@@ -10,12 +10,13 @@ use berth_api::work::WorkBudget;
 use berth_rebalance::Pending;
 
 use super::add_node::like;
+use super::all_pods::{FittingPods, MAX_SETS, PLACE_STEPS};
 use super::change::{Change, Repair};
 use super::commands;
 use super::find::{KINDS, Kind};
 use super::node::changed_node;
-use super::requests::reduce;
-use crate::simulation::{FailingMember, SimulatedPod, Simulation};
+use super::requests::{lacking_resources, least_reduction, reduce};
+use crate::simulation::{FailingMember, GroupMember, GroupPlacement, SimulatedPod, Simulation};
 
 /// Number of times that a change is made.
 const MAX_STEPS: usize = 20;
@@ -30,6 +31,12 @@ impl Simulation {
     ) -> Vec<Repair> {
         let of_kind = |kind: &Kind| self.repair_of_group(namespace, name, *kind, budget);
         let mut found: Vec<_> = KINDS.iter().filter_map(of_kind).collect();
+        if let Some(less) = self.least_reduction_of_group(namespace, name, budget) {
+            found.retain(|repair| {
+                !repair.changes.iter().all(|change| matches!(change, Change::RequestLess { .. }))
+            });
+            found.push(less);
+        }
         found.extend(self.moves_for_group(namespace, name, budget));
         found.sort_by_key(Repair::rank);
         found
@@ -46,6 +53,37 @@ impl Simulation {
         self.trial(members.first()?, None, budget).make_room(vec![pending])
     }
 
+    /// The smallest reduction of the requests of all members alike after which the group is placed.
+    fn least_reduction_of_group(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        budget: &WorkBudget,
+    ) -> Option<Repair> {
+        let failing = self.explain_group(namespace, name)?.failing?;
+        let target = SimulatedPod { pod: self.failing_pod(&failing), ..self.pods[failing.position].clone() };
+        let others = self.assume_others(&failing);
+        let problem = self.trial(&target, None, budget).problem();
+        others.iter().for_each(|other| self.cluster.forget(other));
+        let (member, members) = (self.pods[failing.position].clone(), self.placed_with(namespace, name));
+        lacking_resources(&problem?).into_iter().take(MAX_SETS).find_map(|resources| {
+            least_reduction(&resources, &member.pod, |requests| {
+                budget.spend(members.len() * PLACE_STEPS).ok()?;
+                let (_, repair) = self.trial(&member, None, budget).requesting("", requests)?;
+                let before: Vec<Pod> = members.iter().map(|i| self.pods[*i].pod.clone()).collect();
+                let made = self.make(repair, namespace, name, failing.position);
+                let placed = self.explain_group(namespace, name);
+                for (i, pod) in members.iter().zip(before) {
+                    self.pods[*i].pod = pod;
+                }
+                let placed = placed.filter(|group| group.message.is_none())?;
+                let is_member = |of: &&GroupMember| of.name == member.pod.metadata.name;
+                let node = placed.members.iter().find(is_member)?.node.clone()?;
+                Some(Repair { node, fits: fitting(&placed), ..made? })
+            })
+        })
+    }
+
     fn repair_of_group(
         &mut self,
         namespace: &str,
@@ -59,7 +97,7 @@ impl Simulation {
             let simulation = changed.as_mut().unwrap_or(self);
             let group = simulation.explain_group(namespace, name)?;
             if group.message.is_none() {
-                return all;
+                return all.map(|all| Repair { fits: fitting(&group), ..all });
             }
             let failing = group.failing?;
             let repair = simulation.repair_of_member(&failing, kind, budget)?;
@@ -121,14 +159,13 @@ impl Simulation {
                 Change::UseDeviceClass { .. } => return None,
                 Change::RequestLess { .. }
                 | Change::Relax { .. }
+                | Change::HonorTaints { .. }
                 | Change::Tolerate { .. }
                 | Change::FreeHostPort { .. }
                 | Change::RemoveGates { .. } => {}
             }
         }
-        let changes_pod = !repair.patch.is_empty()
-            || repair.changes.iter().any(|change| matches!(change, Change::RequestLess { .. }));
-        if changes_pod {
+        if repair.changes_pod() {
             let before = self.pods[member].pod.clone();
             let workload = self.pods[member].workload.clone();
             for position in self.placed_with(namespace, name) {
@@ -148,7 +185,13 @@ impl Simulation {
     }
 }
 
-fn changed_pod(pod: &Pod, repair: &Repair) -> Option<Pod> {
+/// How many members have a node.
+fn fitting(group: &GroupPlacement) -> Option<FittingPods> {
+    let fits = FittingPods { n_fit: group.n_placed, n_pods: group.n_pods };
+    (fits.n_pods > 1).then_some(fits)
+}
+
+pub(super) fn changed_pod(pod: &Pod, repair: &Repair) -> Option<Pod> {
     let mut pod = pod.clone();
     if !repair.patch.is_empty() {
         let patch: json_patch::Patch = serde_json::from_value(repair.patch.clone().into()).ok()?;

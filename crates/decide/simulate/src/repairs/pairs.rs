@@ -16,8 +16,8 @@ const MAX_RULES: usize = 30;
 /// Number of nodes that are changed first, those with the fewest reasons.
 const MAX_NODES: usize = 20;
 
-fn cheapest(repair: &Repair) -> (u32, Reach) {
-    (repair.cost, repair.blast_radius)
+fn cheapest(repair: &Repair) -> (bool, u32, Reach) {
+    (repair.blast_radius >= Reach::ToleratedTaint, repair.cost, repair.blast_radius)
 }
 
 impl Trial<'_> {

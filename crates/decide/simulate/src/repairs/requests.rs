@@ -1,6 +1,7 @@
 //! Less of a resource: the smallest reduction of one container's requests with which the pod fits.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::{Container, Pod};
 use berth_api::syntax::quantity::{Quantity, with_unit};
@@ -12,6 +13,9 @@ use super::trial::{Problem, Trial};
 
 /// Number of nodes that are tried.
 const MAX_TRIES: usize = 20;
+/// The parts of requests that are tried where several resources are lacking.
+const PARTS: i64 = 1_000;
+const MEBIBYTE: i64 = 1 << 20;
 
 /// What the requests of the pod have to lose to fit on a node, by resource.
 struct Excess<'v> {
@@ -65,23 +69,28 @@ impl Trial<'_> {
     }
 
     fn less(&self, excess: &Excess<'_>) -> Option<(Pod, Repair)> {
+        let mut requests = BTreeMap::new();
+        for (resource, excess) in &excess.by_resource {
+            let (_, now) = largest_request(&self.pod.pod, resource)?;
+            let then = now.checked_sub(*excess).filter(|then| *then > 0)?;
+            requests.insert((*resource).to_owned(), then);
+        }
+        self.requesting(excess.node, &requests)
+    }
+
+    /// The pod with these requests of the container that requests most; it fits on the node.
+    pub(super) fn requesting(&self, node: &str, requests: &BTreeMap<String, i64>) -> Option<(Pod, Repair)> {
         let mut pod = self.pod.pod.clone();
         let mut changes = Vec::new();
         // By container, the requests to be set.
         let mut set: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
-        for (resource, excess) in &excess.by_resource {
-            let amount = |quantity: &Quantity| match *resource {
-                "cpu" => quantity.millis(),
-                _ => quantity.units(),
-            };
-            let of = |c: &Container| c.resources.requests.get(*resource).map_or(0, amount);
-            let largest = pod.spec.containers.iter_mut().rev().max_by_key(|c| of(c))?;
-            let now = of(largest);
-            let then = now.checked_sub(*excess).filter(|then| *then > 0)?;
-            let (from, to) = (with_unit(resource, now), with_unit(resource, then));
+        for (resource, then) in requests {
+            let (at, now) = largest_request(&pod, resource)?;
+            let (from, to) = (with_unit(resource, now), with_unit(resource, *then));
+            let largest = pod.spec.containers.get_mut(at)?;
             reduce(largest, resource, &to)?;
-            set.entry(largest.name.clone()).or_default().push(((*resource).to_owned(), to.clone()));
-            let (container, resource) = (largest.name.clone(), (*resource).to_owned());
+            set.entry(largest.name.clone()).or_default().push((resource.clone(), to.clone()));
+            let (container, resource) = (largest.name.clone(), resource.clone());
             changes.push(Change::RequestLess { container, resource, from, to });
         }
         let (now, workload) = (&self.pod.pod, self.pod.workload.as_deref());
@@ -90,8 +99,76 @@ impl Trial<'_> {
             .map(|(container, requests)| commands::set_requests(now, workload, container, requests));
         let commands = commands.chain(commands::recreate(now, workload)).collect();
         let restarts = self.n_of_workload();
-        Some((pod, Repair { restarts, ..Repair::new(changes, excess.node.to_owned(), commands) }))
+        Some((pod, Repair { restarts, ..Repair::new(changes, node.to_owned(), commands) }))
     }
+}
+
+/// The container that requests most of a resource, and how much, in thousandths of CPU.
+fn largest_request(pod: &Pod, resource: &str) -> Option<(usize, i64)> {
+    let amount = |quantity: &Quantity| if resource == "cpu" { quantity.millis() } else { quantity.units() };
+    let of = |c: &Container| c.resources.requests.get(resource).map_or(0, amount);
+    let containers = pod.spec.containers.iter().map(of).enumerate();
+    containers.rev().max_by_key(|(_, amount)| *amount)
+}
+
+/// The sets of resources that nodes lack which reject the pod for nothing else: the smallest first, then those of most nodes.
+pub(super) fn lacking_resources(problem: &Problem) -> Vec<BTreeSet<String>> {
+    let mut sets: BTreeMap<BTreeSet<String>, usize> = BTreeMap::new();
+    for (_, verdicts) in &problem.rejecting {
+        let resource = |verdict: &Verdict| match &verdict.counts {
+            Some(Counts::Resource { resource, .. }) if resource != "pods" => Some(resource.clone()),
+            _ => None,
+        };
+        if let Some(set) = verdicts.iter().map(resource).collect::<Option<BTreeSet<_>>>() {
+            *sets.entry(set).or_default() += 1;
+        }
+    }
+    let mut sets: Vec<_> = sets.into_iter().filter(|(set, _)| !set.is_empty()).collect();
+    sets.sort_by_key(|(set, n_nodes)| (set.len(), Reverse(*n_nodes)));
+    sets.into_iter().map(|(set, _)| set).collect()
+}
+
+/// The repair with the largest requests of these resources for which `attempt` finds one: of several resources, each loses the same part.
+pub(super) fn least_reduction(
+    resources: &BTreeSet<String>,
+    pod: &Pod,
+    mut attempt: impl FnMut(&BTreeMap<String, i64>) -> Option<Repair>,
+) -> Option<Repair> {
+    let now = |resource: &String| Some((resource.clone(), largest_request(pod, resource)?.1));
+    let now: BTreeMap<String, i64> = resources.iter().map(now).collect::<Option<_>>()?;
+    let grain = |resource: &str, now: i64| match resource {
+        "memory" | "ephemeral-storage" if now >= 64 * MEBIBYTE => MEBIBYTE,
+        _ => 1,
+    };
+    let (mut most, is_single) = (PARTS - 1, now.len() == 1);
+    if let (Some((resource, now)), true) = (now.first_key_value(), is_single) {
+        most = (now - 1) / grain(resource, *now);
+    }
+    let part = |part: i64| {
+        let amount = |(resource, now): (&String, &i64)| {
+            let grain = grain(resource, *now);
+            let amount = match is_single {
+                true => part * grain,
+                false => {
+                    i64::try_from(i128::from(*now) * i128::from(part) / i128::from(PARTS)).unwrap_or(*now)
+                }
+            };
+            (resource.clone(), (amount / grain * grain).clamp(1, *now))
+        };
+        now.iter().map(amount).collect::<BTreeMap<_, _>>()
+    };
+    if most < 1 {
+        return None;
+    }
+    let (mut low, mut found) = (1, attempt(&part(1))?);
+    while low < most {
+        let middle = low + (most - low + 1) / 2;
+        match attempt(&part(middle)) {
+            Some(repair) => (low, found) = (middle, repair),
+            None => most = middle - 1,
+        }
+    }
+    Some(found)
 }
 
 /// Sets the request of a container, and its limit where both have to be equal.

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::change::{Change, Repair};
 use super::commands;
 use super::node::{is_owned, untolerated};
-use super::patch::PodPatch;
+use super::patch::{PodPatch, pointer};
 use super::policies;
 use super::trial::{Problem, Trial};
 
@@ -118,8 +118,9 @@ struct NodeNeeds {
 }
 
 impl Trial<'_> {
-    /// The fewest rules of the pod without which it fits; of equally many, those that free most nodes.
-    pub(super) fn relax_rules(&mut self, problem: &Problem) -> Option<Repair> {
+    /// The fewest rules of the pod without which it fits; of equally many, those that free most nodes. `tolerating` looks for those with
+    /// tolerated taints among them, else for those without.
+    pub(super) fn relax_rules(&mut self, problem: &Problem, tolerating: bool) -> Option<Repair> {
         let rules = self.rules(problem);
         let positions = Positions::new(&rules);
         let needs: Vec<_> = problem
@@ -151,8 +152,9 @@ impl Trial<'_> {
             };
             needs.iter().filter(helps).count()
         };
-        let mut sets: Vec<_> =
-            sets.into_iter().map(|set| (opens(&set), set)).filter(|(n, _)| *n > 0).collect();
+        let has_taint = |set: &Vec<usize>| set.iter().any(|i| matches!(rules[*i], Rule::Taint(_)));
+        let sets = sets.into_iter().filter(|set| has_taint(set) == tolerating);
+        let mut sets: Vec<_> = sets.map(|set| (opens(&set), set)).filter(|(n, _)| *n > 0).collect();
         sets.sort_by(|(n, a), (m, b)| a.len().cmp(&b.len()).then(m.cmp(n)).then_with(|| a.cmp(b)));
         sets.into_iter().take(MAX_TRIES).find_map(|(_, set)| {
             let relaxed: Vec<_> = set.iter().map(|i| &rules[*i]).collect();
@@ -160,6 +162,41 @@ impl Trial<'_> {
             let prepared = self.cluster.prepare(&pod);
             let node = self.place_of(&prepared)?;
             Some(Repair { node, ..repair })
+        })
+    }
+
+    /// The spread constraints that reject the pod count only nodes whose taints it tolerates: one of them, or all.
+    pub(super) fn honor_taints(&mut self, problem: &Problem) -> Option<Repair> {
+        let verdicts = problem.rejecting.iter().flat_map(|(_, verdicts)| verdicts);
+        let rejecting: BTreeSet<&str> = verdicts.filter_map(|verdict| verdict.term.as_deref()).collect();
+        let object = serde_json::to_value(&self.pod.pod).ok()?;
+        let is_own = |path: &&str| {
+            path.starts_with("spec.")
+                && policies::source(self.policies, &self.pod.pod, &object, path).is_none()
+        };
+        let constraints = problem.rules.spread_constraints.iter().filter(|c| !c.honor_node_taints);
+        let paths: Vec<&str> =
+            constraints.map(|c| c.path.as_str()).filter(|path| rejecting.contains(path)).collect();
+        let paths: Vec<&str> = paths.into_iter().filter(is_own).take(MAX_RELAXED).collect();
+        let mut sets: Vec<&[&str]> = paths.chunks(1).collect();
+        if paths.len() > 1 {
+            sets.push(&paths);
+        }
+        sets.into_iter().find_map(|paths| {
+            let mut patch = PodPatch::new(&self.pod.pod)?;
+            for path in paths {
+                patch.set(&format!("{}/nodeTaintsPolicy", pointer(path)?), json!("Honor"))?;
+            }
+            let prepared = self.cluster.prepare(&patch.pod()?);
+            let node = self.place_of(&prepared)?;
+            let (pod, workload) = (&self.pod.pod, self.pod.workload.as_deref());
+            let changes = paths.iter().map(|path| Change::HonorTaints { term: (*path).to_owned() }).collect();
+            let mut commands = vec![commands::patch_template(pod, workload, &patch.operations)];
+            commands.extend(commands::recreate(pod, workload));
+            let template_patch = if workload.is_some() { patch.operations.clone() } else { Vec::new() };
+            let repair = Repair::new(changes, node, commands);
+            let restarts = self.n_of_workload();
+            Some(Repair { restarts, patch: patch.operations, template_patch, ..repair })
         })
     }
 

@@ -203,6 +203,7 @@ impl Simulation {
             namespaces: KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object)),
             devices: Devices::default(),
             created_claims: Vec::new(),
+            waiting_claims: HashSet::new(),
             pod_groups: BTreeMap::new(),
             roots: BTreeMap::new(),
             group_disruptions: BTreeMap::new(),
@@ -400,6 +401,8 @@ impl Simulation {
             }
             self.add_pod(pod, raw, workload, replaces);
         }
+        let scheduled = self.pods.iter().map(|pod| &pod.pod).filter(|pod| !pod.awaits_node_admission());
+        self.waiting_claims = volumes.take_waiting(scheduled);
         self.arrive(arriving);
         for SimulatedPod { pod, workload, .. } in &self.pods {
             if let Some(error) = self.cluster.rule_error(&pod.metadata.namespace, &pod.metadata.name) {

@@ -53,3 +53,4 @@ pub use state::Simulation;
 pub use steps::BlockedEviction;
 pub(crate) use steps::{Eviction, Leaving, budgets_of};
 pub use unadmitted::{NotRunning, Unadmitted, UnadmittedState};
+pub use volumes::volume_claims;

@@ -5,11 +5,13 @@
 
 use std::collections::HashMap;
 
+use berth_api::object::Pod;
 use berth_engine::{Equivalence, Outcome, PreparedPod};
 
 use super::pod::SimulatedPod;
 use super::state::Simulation;
 use super::unadmitted::{NotRunning, Unadmitted, UnadmittedState};
+use super::volumes::volume_claims;
 
 impl Simulation {
     /// The pods that do not run on the nodes that they name, by workload, node and reason, in input order.
@@ -21,12 +23,15 @@ impl Simulation {
     }
 
     /// Why a pod that names this node would not run there now.
-    pub(crate) fn unadmitted(&self, pod: &PreparedPod, node: &str) -> Option<Unadmitted> {
+    pub(crate) fn unadmitted(&self, pod: &Pod, prepared: &PreparedPod, node: &str) -> Option<Unadmitted> {
         if !self.cluster.has_node(node) {
             return Some(Unadmitted::waiting(node));
         }
-        let admission = self.cluster.node_admission(pod, node);
-        admission.err().map(|rejection| Unadmitted::rejected(node, rejection))
+        if let Err(rejection) = self.cluster.node_admission(prepared, node) {
+            return Some(Unadmitted::rejected(node, rejection));
+        }
+        let mut claims = volume_claims(pod).filter(|claim| self.waiting_claims.contains(claim));
+        claims.next().map(|claim| Unadmitted::unbound(node, &claim))
     }
 
     /// The pod at a position arrives at the node that it names.
@@ -49,7 +54,7 @@ impl Simulation {
             let key = (self.cluster.equivalence(&pod), node);
             let unadmitted = match refused.get(&key) {
                 Some((at, why, _)) if *at == n_admitted => Some(why.clone()),
-                _ => self.unadmitted(&pod, &key.1),
+                _ => self.unadmitted(&self.pods[i].pod, &pod, &key.1),
             };
             if let Some(why) = unadmitted {
                 self.pods[i].refuse(why.clone());

@@ -149,7 +149,7 @@ impl Simulation {
             }
         }
         for (position, pod, node) in arriving {
-            self.pods[position].outcome = match self.unadmitted(&pod, &node) {
+            self.pods[position].outcome = match self.unadmitted(&self.pods[position].pod, &pod, &node) {
                 Some(why) => Outcome::Failed { error: why.to_string() },
                 None => {
                     self.cluster.assume(&pod, &node);

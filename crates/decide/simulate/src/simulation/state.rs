@@ -70,6 +70,8 @@ pub struct Simulation {
     pub(crate) namespaces: KnownNamespaces,
     pub(crate) devices: Devices,
     pub(super) created_claims: Vec<CreatedClaim>,
+    /// The claims of volumes for which no scheduler selects a node, though they wait for it.
+    pub(super) waiting_claims: HashSet<NamespacedName>,
     /// The PodGroups; without rules, their pods are placed one by one.
     pub(super) pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,
     /// By PodGroup of a hierarchy, the group that its pods are placed with.

@@ -28,6 +28,8 @@ pub enum UnadmittedState {
     Rejected,
     /// It waits for a node that does not exist.
     Waiting,
+    /// It waits for a claim that is bound once a scheduler has selected a node, which none does.
+    Unbound,
 }
 
 impl Unadmitted {
@@ -50,12 +52,24 @@ impl Unadmitted {
         Unadmitted { state: UnadmittedState::Waiting, node: node.to_owned(), reason: None, message }
     }
 
+    pub(super) fn unbound(node: &str, claim: &NamespacedName) -> Unadmitted {
+        let message = format!(
+            "spec.nodeName: the claim {claim} waits for a scheduler to select a node (volumeBindingMode: WaitForFirstConsumer), \
+             and no scheduler decides about a pod that names its node"
+        );
+        Unadmitted { state: UnadmittedState::Unbound, node: node.to_owned(), reason: None, message }
+    }
+
     /// What its author can do.
     pub(crate) fn hint(&self) -> String {
         let node = &self.node;
         match self.state {
             UnadmittedState::Rejected => format!(
                 "remove spec.nodeName, so that a scheduler selects a node; or change the pod or {node} as the reason says"
+            ),
+            UnadmittedState::Unbound => format!(
+                "replace spec.nodeName by spec.nodeSelector {{kubernetes.io/hostname: {node}}}, so that a scheduler selects the node; or name \
+                 a volume in spec.volumeName of the claim"
             ),
             UnadmittedState::Waiting => {
                 format!(
@@ -71,20 +85,29 @@ impl Unadmitted {
         reason.strip_prefix("OutOf").unwrap_or(reason).to_owned()
     }
 
+    /// Whether it runs once something else exists.
+    pub fn waits(&self) -> bool {
+        self.state != UnadmittedState::Rejected
+    }
+
     /// `rejected by kube-01: OutOfcpu`.
     pub fn short(&self) -> String {
-        match &self.reason {
-            Some(reason) => format!("rejected by {}: {reason}", self.node),
-            None => format!("waiting for node {}, which does not exist", self.node),
+        let node = &self.node;
+        match (self.state, &self.reason) {
+            (UnadmittedState::Unbound, _) => format!("waiting on {node} for a claim that is not bound"),
+            (UnadmittedState::Waiting, _) => format!("waiting for node {node}, which does not exist"),
+            (UnadmittedState::Rejected, reason) => {
+                format!("rejected by {node}: {}", reason.as_deref().unwrap_or_default())
+            }
         }
     }
 }
 
 impl fmt::Display for Unadmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.reason {
-            Some(_) => write!(f, "{}: {}", self.short(), self.message),
-            None => f.write_str(&self.short()),
+        match self.state {
+            UnadmittedState::Waiting => f.write_str(&self.short()),
+            _ => write!(f, "{}: {}", self.short(), self.message),
         }
     }
 }
@@ -112,7 +135,8 @@ impl NotRunning {
         let mut positions = HashMap::new();
         for (pod, workload, why) in pods {
             let namespace = pod.namespace().to_owned();
-            let key = (namespace.clone(), workload.clone(), why.node.clone(), why.reason.clone());
+            let key =
+                (namespace.clone(), workload.clone(), why.node.clone(), (why.state, why.reason.clone()));
             let at = *positions.entry(key).or_insert(groups.len());
             if at == groups.len() {
                 groups.push(NotRunning { namespace, workload, why, pods: Vec::new() });
@@ -122,8 +146,11 @@ impl NotRunning {
         groups
     }
 
-    /// The number of pods in this state.
-    pub fn n_pods(groups: &[NotRunning], state: UnadmittedState) -> usize {
-        groups.iter().filter(|group| group.why.state == state).map(|group| group.pods.len()).sum()
+    /// The number of pods that their nodes reject, and of those that wait.
+    pub fn n_pods(groups: &[NotRunning]) -> [usize; 2] {
+        let n = |waits| {
+            groups.iter().filter(|group| group.why.waits() == waits).map(|group| group.pods.len()).sum()
+        };
+        [n(false), n(true)]
     }
 }

@@ -4,13 +4,13 @@
 //! another claim is bound to it. Claims that a controller would bind at once are treated as if they waited for their
 //! first pod, and a storage class that is not in the input as one that provides volumes on every node. A warning says so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::object::volume::{
     BIND_COMPLETED_ANNOTATION, ClaimReference, NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim,
-    STORAGE_CLASS_ANNOTATION, StorageClass, Volume,
+    SELECTED_NODE_ANNOTATION, STORAGE_CLASS_ANNOTATION, StorageClass, Volume,
 };
-use berth_api::object::{ObjectMeta, OwnerReference, Pod, VolumeObject};
+use berth_api::object::{NamespacedName, ObjectMeta, OwnerReference, Pod, VolumeObject};
 use berth_engine::Cluster;
 use serde_json::Value;
 
@@ -28,6 +28,10 @@ pub(super) struct Volumes {
     classes: BTreeSet<String>,
     /// The classes that are treated as if they waited for the first pod of a claim.
     immediate: BTreeSet<String>,
+    /// The classes whose claims wait for the scheduler to select a node for their first pod.
+    delayed: BTreeSet<String>,
+    /// The claims that wait for it.
+    waiting: HashSet<NamespacedName>,
     default_class: Option<String>,
     /// Namespace and name.
     claims: BTreeSet<(String, String)>,
@@ -76,6 +80,9 @@ impl Volumes {
 
     fn add_class(&mut self, cluster: &mut Cluster, mut class: StorageClass) {
         let name = class.metadata.name.clone();
+        if class.waits_for_first_consumer() {
+            self.delayed.insert(name.clone());
+        }
         if wait_for_first_consumer(&mut class) {
             self.immediate.insert(name.clone());
         }
@@ -98,6 +105,12 @@ impl Volumes {
             claim.spec.storage_class_name = Some(class);
         }
         let class = claim.storage_class();
+        if is_unbound
+            && self.delayed.contains(class)
+            && claim.metadata.annotation(SELECTED_NODE_ANNOTATION).is_none()
+        {
+            self.waiting.insert(claim.metadata.namespaced_name());
+        }
         if is_unbound && self.immediate.contains(class) {
             self.warnings.push(format!(
                 "StorageClass {class}: volumeBindingMode is Immediate: volumes that do not exist are assumed to be \
@@ -134,6 +147,19 @@ impl Volumes {
         true
     }
 
+    /// The claims that wait for a scheduler to select a node, but for those of these pods, which it decides about or has decided about.
+    pub(super) fn take_waiting<'p>(
+        &mut self,
+        scheduled: impl Iterator<Item = &'p Pod>,
+    ) -> HashSet<NamespacedName> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for claim in scheduled.take_while(|_| !waiting.is_empty()).flat_map(volume_claims).collect::<Vec<_>>()
+        {
+            waiting.remove(&claim);
+        }
+        waiting
+    }
+
     pub(super) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
@@ -158,6 +184,19 @@ fn bind(cluster: &mut Cluster, mut volume: Box<PersistentVolume>, claim: &mut Pe
         Some(ClaimReference { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() });
     volume.status.phase = "Bound".to_owned();
     cluster.set_volume_object(VolumeObject::PersistentVolume(volume));
+}
+
+/// The names of the claims of a pod's volumes.
+pub fn volume_claims(pod: &Pod) -> impl Iterator<Item = NamespacedName> {
+    let ObjectMeta { namespace, name: pod_name, .. } = &pod.metadata;
+    pod.spec.volumes.iter().filter_map(move |Volume { name, ephemeral, persistent_volume_claim, .. }| match (
+        persistent_volume_claim,
+        ephemeral,
+    ) {
+        (Some(source), _) => Some(NamespacedName::new(namespace, &source.claim_name)),
+        (None, Some(_)) => Some(NamespacedName::new(namespace, &format!("{pod_name}-{name}"))),
+        (None, None) => None,
+    })
 }
 
 /// The claims of a pod's generic ephemeral volumes, with their templates if the whole pod is given.

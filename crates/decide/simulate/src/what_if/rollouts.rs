@@ -127,7 +127,7 @@ fn repair(simulation: &mut Simulation, at: usize) -> String {
     match repair {
         Some(repair) => {
             let changes: Vec<String> = repair.changes.iter().map(ToString::to_string).collect();
-            format!("{}: then the pod fits on {}", changes.join(" and "), repair.node)
+            format!("{}: then the pod fits on {}", changes.join(" and "), repair.result())
         }
         None => "no single change lets it complete".to_owned(),
     }

@@ -445,3 +445,56 @@ fn a_node_rejects_pods_of_another_operating_system() {
         assert_eq!(outcomes(&text), [expected], "{text}");
     }
 }
+
+/// Pods that name their node, with a claim each.
+#[test]
+fn pods_with_a_claim_that_waits_for_the_scheduler_ran_on_the_nodes_that_they_name() {
+    let claim = |name: &str, class: &str, more: &str| {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}{more}}}, spec: {{storageClassName: {class}, \
+             accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}}}\n---\n"
+        )
+    };
+    let class = |name: &str, mode: &str| {
+        format!(
+            "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: {name}}}, provisioner: csi.example.com, \
+             volumeBindingMode: {mode}}}\n---\n"
+        )
+    };
+    let with = |name: &str, node: &str, volume: &str| {
+        pod(&format!("name: {name}"), &format!("{node}{ONE_CORE}, volumes: [{{name: d, {volume}}}]"), "")
+    };
+    let of = |claim: &str| format!("persistentVolumeClaim: {{claimName: {claim}}}");
+    let ephemeral = "ephemeral: {volumeClaimTemplate: {spec: {storageClassName: late, accessModes: [ReadWriteOnce], \
+                     resources: {requests: {storage: 1Gi}}}}}";
+    let selected = ", annotations: {volume.kubernetes.io/selected-node: kube-01}";
+    let named = "nodeName: kube-01, ";
+    let text = kube_01()
+        + &node("kube-02", "disk: ssd", "")
+        + &class("late", "WaitForFirstConsumer")
+        + &class("now", "Immediate")
+        + &claim("waits", "late", "")
+        + &claim("shared", "late", "")
+        + &claim("selected", "late", selected)
+        + &claim("immediate", "now", "")
+        + &with("waits", named, &of("waits"))
+        + &with("own", "nodeName: kube-02, ", ephemeral)
+        + &with("shared", named, &of("shared"))
+        + &with("scheduled", "nodeSelector: {kubernetes.io/hostname: kube-01}, ", &of("shared"))
+        + &with("selected", named, &of("selected"))
+        + &with("immediate", named, &of("immediate"));
+    let waiting = |name: &str, node: &str| format!("{name}: waiting on {node} for a claim that is not bound");
+    assert_eq!(
+        outcomes(&text),
+        [
+            waiting("waits", "kube-01"),
+            waiting("own", "kube-02"),
+            "shared: kube-01".to_owned(),
+            "scheduled: kube-01".to_owned(),
+            "selected: kube-01".to_owned(),
+            "immediate: kube-01".to_owned(),
+        ]
+    );
+    let hint = simulation(&text).explain("default", "waits", None).unwrap().hints.remove(0);
+    assert!(hint.contains("spec.nodeSelector {kubernetes.io/hostname: kube-01}"), "{hint}");
+}

@@ -314,7 +314,7 @@ fn the_node_selector_and_the_overhead_of_a_runtime_class_count_when_the_input_ha
         without.warnings(),
         [
             "RuntimeClass kata is not in the input: the node selector, the tolerations and the overhead that it adds to its \
-          pods are not known, and the pods are used without them: add it, as `kubectl get runtimeclasses -o yaml` prints it"
+          pods are not known, and the pods are used without them: add it, as `berth dump` saves it"
         ]
     );
 }

@@ -96,9 +96,9 @@ impl Outcome {
             let ran = ran.contains(&pod.metadata.namespaced_name());
             if let Some(why) = why {
                 let totals = &mut outcome.summary;
-                let (of_all, of_workload) = match why.state {
-                    UnadmittedState::Rejected => (&mut totals.n_rejected, &mut summary.n_rejected),
-                    UnadmittedState::Waiting => (&mut totals.n_waiting, &mut summary.n_waiting),
+                let (of_all, of_workload) = match why.waits() {
+                    false => (&mut totals.n_rejected, &mut summary.n_rejected),
+                    true => (&mut totals.n_waiting, &mut summary.n_waiting),
                 };
                 *of_all += 1;
                 *of_workload += 1;

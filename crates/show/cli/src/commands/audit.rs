@@ -35,7 +35,7 @@ Examples:
   berth audit -f cluster.yaml
   berth audit --live --executing-only
   berth audit --dump cluster.yaml -n team-a
-  kubectl get nodes,namespaces,pods -A -o yaml | berth audit -f - -o json
+  berth dump cluster.json.gz; berth audit --dump cluster.json.gz -o json
 
 Exit codes: 0 no rule is violated, 1 some rules are violated or pods do not run on the node that they name, 2 invalid input or usage
 

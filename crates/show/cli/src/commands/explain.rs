@@ -39,7 +39,7 @@ Examples:
   berth explain --recording recordings/ --at 2026-01-31T12:00:00Z team-a/web-0
   berth explain --dump cluster.yaml -n team-a deploy/web
   berth explain --dump cluster.yaml -f changed.yaml -l app=web
-  kubectl get nodes,namespaces,pods -A -o yaml | berth explain -f - -o json web-0
+  berth dump cluster.json.gz; berth explain --dump cluster.json.gz -o json web-0
 
 Exit codes: 0 the pod fits, if necessary by preemption, or violates no rule on its node; 1 it does not fit, violates a rule, or does not run on the node that it names; 2 invalid input or \
 usage

@@ -11,6 +11,7 @@ pub mod compare;
 pub mod completions;
 mod connection_args;
 pub mod console;
+pub mod dump;
 pub mod enforcer;
 pub mod explain;
 mod feature_gate_args;

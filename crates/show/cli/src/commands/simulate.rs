@@ -31,7 +31,7 @@ use crate::summary::{Summary, failures};
 Examples:
   berth simulate -f manifests/ --nodes 12 --zones 3
   berth simulate -f nodes.yaml -f app.yaml -o wide
-  kubectl get nodes,namespaces,pods -A -o yaml | berth simulate -f - -f new-deployment.yaml
+  berth dump cluster.json.gz; berth simulate --dump cluster.json.gz -f new-deployment.yaml
   berth simulate --live -f new-deployment.yaml
   berth simulate -f nodes.yaml -f app.yaml -o yaml > placed.yaml
   berth simulate -f nodes.yaml -f placed.yaml -f more.yaml

@@ -69,7 +69,7 @@ Examples:
   berth up
   berth up --nodes 12 --zones 3 --data-dir ~/.local/share/berth
   berth up --nodes 3 --zones 3 -f examples/redis-web --exit-when-settled
-  kubectl get nodes,namespaces,pods -A -o yaml > cluster.yaml; berth up --from cluster.yaml
+  berth dump cluster.json.gz; berth up --from cluster.json.gz
   berth up --from cluster.yaml -f new-deployment.yaml --exit-when-settled
   berth up --from cluster.yaml --rebalance required,spread --rebalance-settle 0s
 

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_enforcer::{EnforcerOptions, HoldForecast, HoldPeriod, PodHold};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
-use berth_simulate::{NotRunning, UnadmittedState};
+use berth_simulate::NotRunning;
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 use jiff::Timestamp;
@@ -117,7 +117,7 @@ pub struct AuditSummary {
     n_delayed: usize,
     /// Pods that are rejected by the nodes that they name.
     n_rejected: usize,
-    /// Pods that wait for nodes that do not exist.
+    /// Pods that wait for the nodes that they name, or for claims.
     n_waiting: usize,
 }
 
@@ -132,6 +132,7 @@ impl AuditSummary {
         let victims = || found.remedies.iter();
         let n_held = victims().filter(|r| r.is_held).count();
         let n_nowhere = victims().filter(|r| matches!(r.target, Target::Nowhere(_))).count();
+        let [n_rejected, n_waiting] = NotRunning::n_pods(not_running);
         AuditSummary {
             n_nodes,
             n_pods,
@@ -142,8 +143,8 @@ impl AuditSummary {
             n_held,
             n_without_target: n_nowhere - n_held,
             n_delayed: 0,
-            n_rejected: NotRunning::n_pods(not_running, UnadmittedState::Rejected),
-            n_waiting: NotRunning::n_pods(not_running, UnadmittedState::Waiting),
+            n_rejected,
+            n_waiting,
         }
     }
 }

@@ -143,9 +143,8 @@ pub fn write_repairs(out: &mut impl Write, repairs: &[Repair]) -> io::Result<()>
     }
     heading(out, "Repairs, those that change least first; each was verified")?;
     for repair in repairs {
-        let Repair { node, commands, .. } = repair;
-        writeln!(out, "  - {repair}: then it fits on {GOOD}{node}{GOOD:#}")?;
-        commands.iter().try_for_each(|command| writeln!(out, "    $ {command}"))?;
+        writeln!(out, "  - {repair}: then it fits on {GOOD}{}{GOOD:#}", repair.result())?;
+        repair.commands.iter().try_for_each(|command| writeln!(out, "    $ {command}"))?;
     }
     Ok(())
 }

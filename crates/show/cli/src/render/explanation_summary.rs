@@ -85,7 +85,7 @@ fn write_repair(out: &mut impl Write, explained: &PodExplanation) -> io::Result<
         writeln!(out, "{note}")?;
     }
     let Some(repair) = explained.repairs.first() else { return Ok(()) };
-    writeln!(out, "{BOLD}repair{BOLD:#}: {repair}: then it fits on {GOOD}{}{GOOD:#}", repair.node)?;
+    writeln!(out, "{BOLD}repair{BOLD:#}: {repair}: then it fits on {GOOD}{}{GOOD:#}", repair.result())?;
     for command in repair.commands.iter().take(MAX_COMMANDS) {
         writeln!(out, "  $ {command}")?;
     }

@@ -28,11 +28,10 @@ pub fn write(out: &mut impl Write, groups: &[NotRunning]) -> io::Result<()> {
     }
 }
 
-/// `, 2 rejected by their nodes, 1 waiting for nodes that do not exist`; empty if all pods run.
+/// `, 2 rejected by their nodes, 1 waiting for nodes or claims`; empty if all pods run.
 pub fn counts(n_rejected: usize, n_waiting: usize) -> impl Display {
     fmt::from_fn(move |f| {
-        let counts =
-            [(n_rejected, "rejected by their nodes"), (n_waiting, "waiting for nodes that do not exist")];
+        let counts = [(n_rejected, "rejected by their nodes"), (n_waiting, "waiting for nodes or claims")];
         let mut counts = counts.iter().filter(|(n, _)| *n > 0);
         counts.try_for_each(|(n, what)| write!(f, ", {BAD}{} {what}{BAD:#}", grouped(*n)))
     })

@@ -217,7 +217,7 @@ fn workloads(summary: &Summary) -> Table {
     headings.push("UNPLACED".to_owned());
     type Count = fn(&WorkloadSummary) -> usize;
     let counts: [(&str, Count); 2] =
-        [("REJECTED", |workload| workload.n_rejected), ("WAITING FOR NODE", |workload| workload.n_waiting)];
+        [("REJECTED", |workload| workload.n_rejected), ("WAITING", |workload| workload.n_waiting)];
     let is_used = |of: Count| summary.workloads.iter().any(|workload| of(workload) > 0);
     let counts: Vec<_> = counts.into_iter().filter(|(_, of)| is_used(*of)).collect();
     headings.extend(counts.iter().map(|(name, _)| (*name).to_owned()));

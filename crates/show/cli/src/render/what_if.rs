@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
+use berth_simulate::NotRunning;
 use berth_simulate::what_if::{
     BlockedEviction, BrokenRule, Counts, DomainLoss, EvictedPod, LossesAfterChanges, MovedPod, StepOutcome,
     StuckRollout, Summary, UnplacedPod, WhatIfOutcome,
 };
-use berth_simulate::{NotRunning, UnadmittedState};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, GOOD, NL};
 use berth_terminal::table::{Cell, Table};
 
@@ -171,9 +171,8 @@ fn write_baseline(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
 fn write_summary(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
     let new = outcome.moved.iter().filter(|pod| pod.from.is_none()).count();
     let style = if outcome.is_harmless() { GOOD } else { BAD };
-    let n_pods = |state| NotRunning::n_pods(&outcome.not_running, state);
-    let not_running =
-        not_running::counts(n_pods(UnadmittedState::Rejected), n_pods(UnadmittedState::Waiting));
+    let [n_rejected, n_waiting] = NotRunning::n_pods(&outcome.not_running);
+    let not_running = not_running::counts(n_rejected, n_waiting);
     let Summary { unplaced, broken_rules, .. } = &outcome.summary;
     let more = |n: usize, what: &str, state: &str| match n {
         0 => String::new(),

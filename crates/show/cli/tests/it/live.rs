@@ -58,6 +58,23 @@ fn a_live_cluster_gives_the_same_explanation_as_its_files() {
 }
 
 #[test]
+fn a_dump_of_a_cluster_gives_the_same_explanation_as_the_cluster() {
+    let scratch = TempDir::new("dump");
+    let file = scratch.0.join("cluster.json.gz");
+    let file = file.to_str().unwrap();
+    let cluster = objects(&repository().join("examples/unschedulable/cluster.yaml"));
+    let more = ["-f", "examples/unschedulable/pod.yaml", "database-1"];
+    let (dumped, live) = with_server(cluster, |server| {
+        let kubeconfig = server.kubeconfig_path().to_str().unwrap();
+        let options = ["explain", "--kubeconfig", kubeconfig];
+        (run(&["dump", "--kubeconfig", kubeconfig, file]), run(&[&options[..], &more].concat()))
+    });
+    assert_eq!((dumped.stdout.as_str(), dumped.code), ("", 0), "{dumped:?}");
+    let from_dump = run(&[&["explain", "--dump", file][..], &more].concat());
+    assert_eq!((from_dump.stdout, from_dump.stderr, from_dump.code), (live.stdout, live.stderr, live.code));
+}
+
+#[test]
 fn lint_asks_a_live_api_server_whether_it_drops_the_fields_of_the_proposals() {
     let with = |extensions: bool| {
         with_server_of(ServerOptions { extensions, ..ServerOptions::default() }, Vec::new(), |server| {

@@ -249,7 +249,7 @@ mod tests {
             ("/pending", "rejected by a-1: NodeAffinity"),
             ("/pods/shop/ssd", "Does not run, rejected by a-1: NodeAffinity: "),
             ("/pods/shop/lost", "Does not run, waiting for node c-1, which does not exist: "),
-            ("/what-if?place=pending", "1 rejected by their nodes, 1 waiting for nodes that do not exist, "),
+            ("/what-if?place=pending", "1 rejected by their nodes, 1 waiting for nodes or claims, "),
             ("/what-if?place=pending", "2 pods not running on the node that they name"),
         ] {
             let (_, body) = get(&mut state, page);

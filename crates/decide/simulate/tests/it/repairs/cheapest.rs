@@ -34,7 +34,8 @@ fn no_cheaper_repair_of_a_kind_exists() {
         check("a pair beside others", n_pairs_here > 0 && explained.repairs.len() > 1);
         n_pairs += n_pairs_here;
         let single: Vec<_> = explained.repairs.iter().filter(|repair| !is_pair(repair)).collect();
-        let cost = |is: fn(&Change) -> bool| single.iter().find(|r| is(&r.changes[0])).map(|r| r.cost);
+        let cost =
+            |is: fn(&Change) -> bool| single.iter().filter(|r| is(&r.changes[0])).map(|r| r.cost).min();
         let node = cost(is_of_node);
         check("a cheaper change of a node", node_change_below(&world, &pod, node.unwrap_or(4).min(4)));
         // Plans are compared with an exhaustive search where they are made.

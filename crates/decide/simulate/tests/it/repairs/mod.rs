@@ -68,6 +68,7 @@ fn the_document_describes_every_kind_of_change() {
         Change::Move { namespace: text(), name: text(), from: text(), to: text() },
         Change::RequestLess { container: text(), resource: text(), from: text(), to: text() },
         Change::Relax { term: text(), policy: Some(text()) },
+        Change::HonorTaints { term: text() },
         Change::StopOldPodsFirst { namespace: text(), workload: text() },
         Change::Tolerate { taint: text() },
         Change::FreeHostPort { port: 1 },

@@ -26,7 +26,8 @@ fn where_no_single_change_helps_the_cheapest_pair_does() {
     assert_eq!(note, Some("No single change and no pair of changes lets the pod fit"));
     let text = "node a cpu=2 taint:x:NoSchedule disk=ssd\nnode b cpu=1
         pod default/x on a cpu=1 app=x owner:ReplicaSet/x\npod default/p cpu=2 select:disk=ssd";
-    let expected = "11 remove the taint x:NoSchedule of a + move default/x from a to b -> a\n";
+    // Cheaper than: remove the taint of a, and move x to b.
+    let expected = "16 set the label disk=ssd on b + request 1 cpu instead of 2 in container c -> b\n";
     assert_eq!(repairs(text), expected);
     let text =
         "node a cpu=2 zone=z1\npod default/x on a cpu=2 priority:9\npod default/p cpu=1 select:disk=ssd";
@@ -76,6 +77,32 @@ fn pod_groups_have_repairs_after_which_all_members_are_placed() {
         Some(3),
         "one command for each member: {repairs:?}"
     );
+}
+
+#[test]
+fn the_members_of_a_gang_were_told_to_request_what_the_last_of_them_could_have() {
+    let mut text = String::from(
+        "{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: g, namespace: default}, spec: {schedulingPolicy: \
+         {gang: {minCount: 4}}}}\n",
+    );
+    for i in 0..2 {
+        text += &format!(
+            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: n{i}}}, status: {{allocatable: {{cpu: 8, pods: 9, example.com/gpu: 8}}}}}}\n"
+        );
+    }
+    for i in 0..4 {
+        text += &format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: m{i}}}, spec: {{schedulingGroup: {{podGroupName: g}}, containers: [{{name: c, \
+             image: i, resources: {{requests: {{cpu: 1}}, limits: {{example.com/gpu: 7}}}}}}]}}}}\n"
+        );
+    }
+    let inventory = Inventory::from_text(&text).expect("the text is well-formed");
+    let mut simulation =
+        Simulation::new(inventory, SimulationOptions::default()).expect("the objects are valid");
+    let repairs = simulation.explain("default", "m0", None).expect("the pod exists").repairs;
+    let less = "request 4 example.com/gpu instead of 7 in container c";
+    assert_eq!((repairs[0].to_string().as_str(), repairs[0].commands.len()), (less, 4), "{repairs:?}");
+    assert_eq!(repairs[0].fits.map(|fits| fits.to_string()).as_deref(), Some("all 4 pods fit"));
 }
 
 #[test]

@@ -72,16 +72,75 @@ fn a_change_of_the_pending_workload_comes_before_one_of_nodes_and_says_what_it_r
     );
     let (_, _, explained) = explained(&text);
     let repairs: Vec<_> = explained.repairs.iter().map(ToString::to_string).collect();
-    let [first, .., last] = repairs.as_slice() else { panic!("{repairs:?}") };
-    assert!(first.ends_with("(restarts 2 running pods)"), "{repairs:?}");
-    assert!(last.starts_with("add a node"), "{repairs:?}");
-    assert!(repairs.iter().any(|repair| repair == "remove the taint x:NoSchedule of b"), "{repairs:?}");
-    let (added, relaxed) = (explained.repairs.last(), explained.repairs.first());
+    let expected = [
+        "request 666m cpu instead of 1 in container c (restarts 2 running pods)",
+        "prefer instead of require spec.nodeSelector[disk] (restarts 2 running pods)",
+        "add a node like a",
+        "tolerate the taint x:NoSchedule (restarts 2 running pods)",
+        "remove the taint x:NoSchedule of b",
+    ];
+    assert_eq!(repairs, expected);
+    let (added, relaxed) = (explained.repairs.get(2), explained.repairs.get(1));
     let commands =
         |repair: Option<&Repair>| repair.map(|repair| Command::lines(&repair.commands)).unwrap_or_default();
     assert!(commands(added).contains("kubectl apply -f -"), "{}", commands(added));
     // A StatefulSet does not replace a pending pod of an earlier template.
     assert!(commands(relaxed).ends_with("kubectl delete pod -n default web-2"), "{}", commands(relaxed));
+}
+
+/// The repairs of the pending pod of a workload with three pods, each with the number of pods that fit then.
+fn repairs_for_all(text: &str) -> Vec<String> {
+    let (_, _, explained) = explained(text);
+    let line = |repair: &Repair| format!("{repair} -> {}", repair.result());
+    explained.repairs.iter().map(line).collect()
+}
+
+#[test]
+fn a_repair_was_verified_for_one_pod_of_its_workload() {
+    // One pod of 4 fits, all of 2 do.
+    let nodes = "node a cpu=4\nnode b cpu=2\nnode c cpu=2\n";
+    let pods: String = (0..3).map(|i| format!("pod default/p{i} cpu=5 owner:ReplicaSet/p\n")).collect();
+    assert_eq!(
+        repairs_for_all(&(nodes.to_owned() + &pods)),
+        ["request 2 cpu instead of 5 in container c -> b; all 3 pods fit"]
+    );
+    // Two pods fit on the new node, none on another.
+    let nodes = "node a cpu=10 zone=z1\n";
+    let running = "pod default/x on a cpu=9 priority:9 owner:DaemonSet/x\n";
+    let repairs = repairs_for_all(&(nodes.to_owned() + running + &pods));
+    assert_eq!(
+        repairs,
+        [
+            "request 333m cpu instead of 5 in container c -> a; all 3 pods fit",
+            "add a node like a -> new-node; 2 of 3 pods fit then"
+        ]
+    );
+}
+
+#[test]
+fn a_spread_constraint_was_repaired_by_tolerating_the_taint_of_the_control_plane() {
+    let text = "node cp taint:node-role.kubernetes.io/control-plane:NoSchedule\nnode w1\nnode w2\n";
+    let pod = |i: usize, on: &str| {
+        format!("pod default/p{i}{on} app=x spread(1 app=x @hostname) owner:ReplicaSet/p\n")
+    };
+    let pods = pod(0, " on w1") + &pod(1, " on w2") + &pod(2, "");
+    let (_, pod, explained) = explained(&(text.to_owned() + &pods));
+    let repairs: Vec<_> = explained.repairs.iter().map(|repair| repair.changes[0].clone()).collect();
+    let spread = || "spec.topologySpreadConstraints[0]".to_owned();
+    assert_eq!(
+        repairs[..2],
+        [Change::HonorTaints { term: spread() }, Change::Relax { term: spread(), policy: None }],
+        "{repairs:?}"
+    );
+    assert!(
+        matches!(repairs[2..], [Change::AddNode { .. }, Change::Tolerate { .. }, Change::RemoveTaint { .. }]),
+        "{repairs:?}"
+    );
+    let mut object = serde_json::to_value(&pod).expect("an object");
+    let patch = serde_json::Value::from(explained.repairs[0].patch.clone());
+    let patch: json_patch::Patch = serde_json::from_value(patch).expect("a patch");
+    json_patch::patch(&mut object, &patch).expect("it applies");
+    assert_eq!(object["spec"]["topologySpreadConstraints"][0]["nodeTaintsPolicy"], "Honor");
 }
 
 #[test]

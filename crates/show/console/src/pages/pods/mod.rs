@@ -283,7 +283,7 @@ fn repairs(explained: &PodExplanation, attempts: &[Markup]) -> Markup {
 
 /// The changes of a repair in words.
 pub(super) fn what(repair: &Repair) -> Markup {
-    html! { (repair.to_string()) ": then it can be placed on " (repair.node) }
+    html! { (repair.to_string()) ": then it can be placed on " (repair.result().to_string()) }
 }
 
 fn terms(terms: &[TermSummary], n_nodes: usize) -> Markup {

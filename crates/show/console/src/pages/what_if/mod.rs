@@ -14,7 +14,7 @@ use berth_simulate::what_if::{
     BlockedEviction, BrokenRule, Changed, Counts, DomainLoss, EvictedPod, LossesAfterChanges, MovedPod,
     StuckRollout, UnplacedPod, WhatIfOutcome,
 };
-use berth_simulate::{NotRunning, Simulation, UnadmittedState};
+use berth_simulate::{NotRunning, Simulation};
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
@@ -249,14 +249,14 @@ fn not_running(groups: &[NotRunning]) -> Markup {
     parts::short_table(&caption, &["Pods", "Workload", "Why"], (groups, "reason"), row)
 }
 
-/// `2 rejected by their nodes, 1 waiting for nodes that do not exist, `, without what there is not.
+/// `2 rejected by their nodes, 1 waiting for nodes or claims, `, without what there is not.
 fn n_not_running(groups: &[NotRunning]) -> String {
-    let count = |state, what: &str| match NotRunning::n_pods(groups, state) {
+    let count = |n, what: &str| match n {
         0 => String::new(),
         n => format!("{} {what}, ", grouped(n)),
     };
-    count(UnadmittedState::Rejected, "rejected by their nodes")
-        + &count(UnadmittedState::Waiting, "waiting for nodes that do not exist")
+    let [n_rejected, n_waiting] = NotRunning::n_pods(groups);
+    count(n_rejected, "rejected by their nodes") + &count(n_waiting, "waiting for nodes or claims")
 }
 
 fn broken_rules(broken: &[BrokenRule]) -> Markup {

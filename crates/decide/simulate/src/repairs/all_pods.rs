@@ -1,0 +1,286 @@
+//! What a repair does for all pods that its commands change: those of the workload of the pod.
+//!
+//! A changed template is that of all its pods, which start again; other changes concern its pending pods.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use berth_api::object::device::DeviceObject;
+use berth_api::object::{Node, Pod, StringMap};
+use berth_api::syntax::format::counted;
+use berth_api::work::WorkBudget;
+use berth_engine::Cluster;
+use serde::Serialize;
+
+use super::add_node::like;
+use super::change::{Change, Repair};
+use super::groups::changed_pod;
+use super::node::changed_node;
+use super::requests::{lacking_resources, least_reduction};
+use super::trial::Problem;
+use crate::simulation::{SimulatedPod, Simulation};
+
+/// Workloads with more pods are not looked at as a whole.
+const MAX_PODS: usize = 500;
+/// Sets of resources of which less is requested.
+pub(super) const MAX_SETS: usize = 4;
+/// Steps of work of placing a pod.
+pub(super) const PLACE_STEPS: usize = 100;
+/// The labels that tell the templates of a workload apart.
+const REVISION_LABELS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
+
+/// How many pods of a workload or group have a node after a repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FittingPods {
+    /// Those with a node.
+    pub n_fit: usize,
+    /// All of them.
+    pub n_pods: usize,
+}
+
+impl FittingPods {
+    /// Whether no pod is left without a node.
+    pub fn is_all(self) -> bool {
+        self.n_fit == self.n_pods
+    }
+}
+
+impl fmt::Display for FittingPods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            FittingPods { n_fit, n_pods } if n_fit == n_pods => {
+                write!(f, "all {} fit", counted(n_pods, "pod"))
+            }
+            FittingPods { n_fit: 1, n_pods } => write!(f, "1 of {} fits then", counted(n_pods, "pod")),
+            FittingPods { n_fit, n_pods } => write!(f, "{n_fit} of {} fit then", counted(n_pods, "pod")),
+        }
+    }
+}
+
+impl Simulation {
+    /// Counts for each repair of a pod the pods of its workload that fit then. A reduction of requests that is too small for all of
+    /// them is replaced by the smallest that is not, or this is added.
+    pub(super) fn fit_all(
+        &mut self,
+        position: usize,
+        problem: &Problem,
+        found: &mut Vec<Repair>,
+        budget: &WorkBudget,
+    ) {
+        let Some(mut all) = AllPods::new(self, position, budget) else { return };
+        for repair in &mut *found {
+            repair.fits = all.fitting(repair).map(|(fits, _)| fits);
+        }
+        let requests_less = |repair: &Repair| {
+            repair.changes.iter().all(|change| matches!(change, Change::RequestLess { .. }))
+        };
+        let known = found.iter().position(requests_less);
+        if known.is_some_and(|at| found[at].fits.is_some_and(FittingPods::is_all)) {
+            return;
+        }
+        if let Some(less) = all.least_reduction(problem) {
+            match known {
+                Some(at) => found[at] = less,
+                None => found.push(less),
+            }
+        }
+    }
+}
+
+/// The pods of a workload.
+struct AllPods<'a> {
+    simulation: &'a mut Simulation,
+    budget: &'a WorkBudget,
+    /// The pod that the repairs are for.
+    position: usize,
+    /// All of them, as pending pods of the template of this pod.
+    pods: Vec<Pod>,
+    /// Those of its template that have no node.
+    pending: Vec<Pod>,
+    /// The number of those that have one.
+    n_placed: usize,
+    /// Whether decisions leave claims behind.
+    has_claims: bool,
+    /// The cluster without the pods of the workload.
+    without: Option<Cluster>,
+}
+
+impl<'a> AllPods<'a> {
+    /// None for a pod without a workload, and for the only pod of one.
+    fn new(simulation: &'a mut Simulation, position: usize, budget: &'a WorkBudget) -> Option<AllPods<'a>> {
+        let target = &simulation.pods[position];
+        let workload = target.workload.clone()?;
+        budget.spend(simulation.pods.len()).ok()?;
+        let namespace = &target.pod.metadata.namespace;
+        let mut by_revision: BTreeMap<Vec<Option<&String>>, Vec<usize>> = BTreeMap::new();
+        for (i, pod) in simulation.pods.iter().enumerate() {
+            let metadata = &pod.pod.metadata;
+            let is_of = pod.workload.as_ref() == Some(&workload) && metadata.namespace == *namespace;
+            if is_of && pod.unadmitted.is_none() && !metadata.is_deleting() {
+                by_revision.entry(revision(&metadata.labels)).or_default().push(i);
+            }
+        }
+        let alike = by_revision.get(&revision(&target.pod.metadata.labels))?.clone();
+        let n_pods = by_revision.values().map(Vec::len).max()?;
+        if !(2..=MAX_PODS).contains(&n_pods) {
+            return None;
+        }
+        let others = by_revision.values().flatten().filter(|i| !alike.contains(i)).copied();
+        let pending = |i: usize, is_alike: bool| {
+            let mut pod = simulation.pods[i].pod.clone();
+            if !is_alike {
+                pod.spec = target.pod.spec.clone();
+                pod.metadata.labels = target.pod.metadata.labels.clone();
+            }
+            pod.spec.node_name.clear();
+            pod
+        };
+        let pods: Vec<_> =
+            alike.iter().map(|i| (*i, true)).chain(others.map(|i| (i, false))).take(n_pods).collect();
+        let pods: Vec<Pod> = pods.into_iter().map(|(i, is_alike)| pending(i, is_alike)).collect();
+        let (placed, waiting): (Vec<usize>, Vec<usize>) =
+            alike.iter().partition(|i| simulation.pods[**i].node().is_some());
+        let pending = waiting.into_iter().map(|i| pending(i, true)).collect();
+        let has_claims = !target.pod.spec.volumes.is_empty() || simulation.may_need_devices(&target.pod);
+        Some(AllPods {
+            budget,
+            position,
+            pods,
+            pending,
+            n_placed: placed.len(),
+            has_claims,
+            without: None,
+            simulation,
+        })
+    }
+
+    /// How many fit after a repair, and the node of the pod that it is for; none where that is not known.
+    fn fitting(&mut self, repair: &Repair) -> Option<(FittingPods, Option<String>)> {
+        let is_unknown = |change: &Change| {
+            matches!(
+                change,
+                Change::Scale { .. }
+                    | Change::StopOldPodsFirst { .. }
+                    | Change::UseDeviceClass { .. }
+                    | Change::RemoveGates { .. }
+            )
+        };
+        if repair.changes.iter().any(is_unknown) {
+            return None;
+        }
+        if !repair.changes_pod() {
+            let mut cluster = self.simulation.cluster.clone();
+            self.change(&mut cluster, repair)?;
+            let (n_fit, node) = self.place(&mut cluster, &self.pending)?;
+            let n_pods = self.n_placed + self.pending.len();
+            let fits = FittingPods { n_fit: self.n_placed + n_fit, n_pods };
+            return (n_pods > 1).then_some((fits, node));
+        }
+        let pods: Vec<Pod> = self.pods.iter().map(|pod| changed_pod(pod, repair)).collect::<Option<_>>()?;
+        let mut cluster = self.take_without();
+        let placed = if self.has_claims || !repair.changes.iter().all(Change::is_of_pod) {
+            let mut changed = cluster.clone();
+            self.change(&mut changed, repair).and_then(|()| self.place(&mut changed, &pods))
+        } else {
+            self.place(&mut cluster, &pods)
+        };
+        self.without = Some(cluster);
+        let (n_fit, node) = placed?;
+        Some((FittingPods { n_fit, n_pods: pods.len() }, node))
+    }
+
+    /// The cluster without the pods of the workload, to be given back.
+    fn take_without(&mut self) -> Cluster {
+        if let Some(cluster) = self.without.take() {
+            return cluster;
+        }
+        let mut cluster = self.simulation.cluster.clone();
+        let target = &self.simulation.pods[self.position];
+        let is_of = |other: &&SimulatedPod| {
+            other.node().is_some()
+                && other.workload == target.workload
+                && other.pod.metadata.namespace == target.pod.metadata.namespace
+        };
+        for pod in self.simulation.pods.iter().filter(is_of) {
+            cluster.remove_pod(&pod.pod.metadata.namespace, &pod.pod.metadata.name);
+        }
+        cluster
+    }
+
+    /// Makes the changes of nodes and other pods.
+    fn change(&self, cluster: &mut Cluster, repair: &Repair) -> Option<()> {
+        let mut nodes: HashMap<&str, Cow<'_, Node>> = HashMap::new();
+        for change in &repair.changes {
+            match change {
+                Change::Uncordon { node }
+                | Change::RemoveTaint { node, .. }
+                | Change::SetLabel { node, .. }
+                | Change::RemoveLabel { node, .. } => {
+                    let known = match nodes.get(node.as_str()) {
+                        Some(known) => known,
+                        None => self.simulation.nodes.get(node)?,
+                    };
+                    let changed = changed_node(known, std::slice::from_ref(change));
+                    nodes.insert(node, Cow::Owned(changed));
+                }
+                Change::AddNode { like: other, in_new_domain, .. } => {
+                    let mut node = like(self.simulation.nodes.get(other)?, &repair.node);
+                    for pair in in_new_domain {
+                        node.metadata.labels.insert(pair.key.clone(), pair.value.clone()?);
+                    }
+                    cluster.set_node(&node);
+                    for slice in self.simulation.devices.slices_like(other, &repair.node) {
+                        cluster.set_device_object(&DeviceObject::ResourceSlice(Box::new(slice)));
+                    }
+                }
+                Change::Move { namespace, name, to, .. } => {
+                    let mut pod = self.simulation.pod(namespace, name)?.pod.clone();
+                    pod.spec.node_name.clear();
+                    cluster.remove_pod(namespace, name);
+                    let pod = cluster.prepare(&pod);
+                    cluster.assume(&pod, to);
+                }
+                _ => {}
+            }
+        }
+        nodes.values().for_each(|node| cluster.set_node(node));
+        Some(())
+    }
+
+    /// Places pods one after the other, and takes them back: the number of those with a node, and the node of the pod of the repair.
+    fn place(&self, cluster: &mut Cluster, pods: &[Pod]) -> Option<(usize, Option<String>)> {
+        let name = &self.simulation.pods[self.position].pod.metadata.name;
+        let (mut placed, mut node) = (Vec::new(), None);
+        for pod in pods {
+            self.budget.spend(PLACE_STEPS).ok()?;
+            let prepared = cluster.prepare(pod);
+            if let Some(on) = cluster.place(&prepared).node() {
+                node = node.or_else(|| (pod.metadata.name == *name).then(|| on.to_owned()));
+                placed.push(prepared);
+            }
+        }
+        placed.iter().for_each(|pod| cluster.forget(pod));
+        Some((placed.len(), node))
+    }
+
+    /// The smallest reduction of requests after which all pods fit.
+    fn least_reduction(&mut self, problem: &Problem) -> Option<Repair> {
+        let target = self.simulation.pods[self.position].clone();
+        let sets = lacking_resources(problem).into_iter();
+        sets.take(MAX_SETS).find_map(|resources| {
+            least_reduction(&resources, &target.pod, |requests| {
+                let trial = self.simulation.trial(&target, None, self.budget);
+                let (_, repair) = trial.requesting("", requests)?;
+                let (fits, node) = self.fitting(&repair).filter(|(fits, _)| fits.is_all())?;
+                Some(Repair { fits: Some(fits), node: node?, ..repair })
+            })
+        })
+    }
+}
+
+/// What tells the templates of a workload apart.
+fn revision(labels: &StringMap) -> Vec<Option<&String>> {
+    REVISION_LABELS.iter().map(|key| labels.get(*key)).collect()
+}
