@@ -171,7 +171,7 @@ impl Drawing {
 }
 
 /// The arrows that one drawing may have.
-const MAX_DRAWN: usize = 55;
+const MAX_DRAWN: usize = 58;
 
 fn crate_name(drawn: &str) -> String {
     // The first name of a line stands behind that of its group.

@@ -9,6 +9,7 @@ mod added_labels;
 mod api_server;
 mod checked;
 mod devices;
+mod domain_limit;
 mod finding;
 mod input;
 mod nodes;

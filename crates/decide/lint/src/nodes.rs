@@ -236,6 +236,12 @@ pub(crate) fn offered(node: &Node) -> Option<&ResourceList> {
     node.status.allocatable.as_ref().or(node.status.capacity.as_ref())
 }
 
+/// How much of a resource a node offers: cpu in thousandths.
+pub(crate) fn allocatable(node: &Node, name: &str) -> i64 {
+    let quantity = offered(node).and_then(|list| list.get(name)).copied().unwrap_or_default();
+    if name == "cpu" { quantity.millis() } else { quantity.units() }
+}
+
 /// Whether the taint is about a condition of a node, which ends.
 pub(crate) fn is_condition(key: &str) -> bool {
     key.starts_with("node.kubernetes.io/") || key.starts_with("node.cloudprovider.kubernetes.io/")

@@ -27,6 +27,7 @@ mod threshold;
 mod tidy;
 mod waiting;
 
+pub use berth_control::budget::Scales;
 pub use goal::{Goal, UnknownGoal};
 pub use movable::Movable;
 pub use next_step::{NextStep, Obstacle, next_step};

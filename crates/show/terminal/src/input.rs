@@ -183,7 +183,8 @@ pub fn find_inputs(arguments: &[String]) -> Result<Vec<Input>, OpenError> {
         }
     }
     if !kustomizations.is_empty() {
-        let parts: HashSet<_> = kustomizations.iter().flat_map(|file| kustomization::parts(file)).collect();
+        let parts = |file: &PathBuf| kustomization::parts(file, &small_text(file).unwrap_or_default());
+        let parts: HashSet<_> = kustomizations.iter().flat_map(parts).collect();
         inputs.retain(|input| match input {
             Input::File { path, .. } if !arguments.contains(&input.name()) => {
                 !kustomizations.contains(path)

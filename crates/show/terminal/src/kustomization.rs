@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use berth_api::read::collect_manifests;
 use serde_json::Value;
 
-use crate::input::small_text;
-
 /// The fields that name files of whole objects.
 const RESOURCES: [&str; 4] = ["resources", "bases", "components", "crds"];
 
@@ -16,10 +14,10 @@ pub(crate) fn is_name(name: &str) -> bool {
     ["kustomization.yaml", "kustomization.yml", "Kustomization"].contains(&name)
 }
 
-/// The files that a kustomization names besides its resources, such as patches, as absolute paths; none if it cannot be read.
-pub(crate) fn parts(kustomization: &Path) -> Vec<PathBuf> {
-    let Ok(text) = small_text(kustomization) else { return Vec::new() };
-    let Ok(manifests) = collect_manifests(&text, &kustomization.display().to_string()) else {
+/// The files that a kustomization with this text names besides its resources, such as patches, as absolute paths; none if it cannot be
+/// read.
+pub(crate) fn parts(kustomization: &Path, text: &str) -> Vec<PathBuf> {
+    let Ok(manifests) = collect_manifests(text, &kustomization.display().to_string()) else {
         return Vec::new();
     };
     let directory = kustomization.parent().unwrap_or(Path::new(""));

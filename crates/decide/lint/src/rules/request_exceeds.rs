@@ -1,12 +1,11 @@
 //! Requests that no node can satisfy, even when it is empty.
 
-use berth_api::object::Node;
 use berth_api::syntax::quantity::with_unit;
 use berth_rules::pod_requests;
 
 use crate::finding::Findings;
 use crate::input::LintInput;
-use crate::nodes::{Eligible, offered};
+use crate::nodes::{Eligible, allocatable};
 use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
@@ -41,11 +40,6 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             findings.add(&subject.object, subject.path("spec.containers[0].resources.requests"), message);
         }
     }
-}
-
-pub(super) fn allocatable(node: &Node, name: &str) -> i64 {
-    let quantity = offered(node).and_then(|list| list.get(name)).copied().unwrap_or_default();
-    if name == "cpu" { quantity.millis() } else { quantity.units() }
 }
 
 /// The request of the container that requests most.

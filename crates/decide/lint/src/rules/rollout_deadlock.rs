@@ -4,7 +4,7 @@ use berth_api::read::Kind;
 use berth_rules::{SpreadConstraint, WhenUnsatisfiable};
 use serde_json::Value;
 
-use super::replicas_exceed_domains::{DomainLimit, n_domains};
+use crate::domain_limit::{DomainLimit, n_domains};
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::rollout::{Trial, limits, pod_of_revision};

@@ -8,7 +8,7 @@ use berth_api::syntax::quantity::Quantity;
 use berth_engine::{Cluster, PreparedPod};
 use berth_rules::{SpreadConstraint, WhenUnsatisfiable};
 
-use super::replicas_exceed_domains::{DomainLimit, capacity};
+use crate::domain_limit::{DomainLimit, capacity};
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::nodes::{Closed, is_condition, offered};

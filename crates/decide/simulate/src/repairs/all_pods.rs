@@ -4,60 +4,24 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
 use berth_api::object::device::DeviceObject;
 use berth_api::object::{Node, Pod, StringMap};
-use berth_api::syntax::format::counted;
 use berth_api::work::WorkBudget;
 use berth_engine::Cluster;
-use serde::Serialize;
 
 use super::add_node::like;
-use super::change::{Change, Repair};
+use super::change::{Change, FittingPods, Repair};
 use super::groups::changed_pod;
 use super::node::changed_node;
-use super::requests::{lacking_resources, least_reduction};
+use super::requests::{MAX_SETS, PLACE_STEPS, lacking_resources, least_reduction};
 use super::trial::Problem;
 use crate::simulation::{SimulatedPod, Simulation};
 
 /// Workloads with more pods are not looked at as a whole.
 const MAX_PODS: usize = 500;
-/// Sets of resources of which less is requested.
-pub(super) const MAX_SETS: usize = 4;
-/// Steps of work of placing a pod.
-pub(super) const PLACE_STEPS: usize = 100;
 /// The labels that tell the templates of a workload apart.
 const REVISION_LABELS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
-
-/// How many pods of a workload or group have a node after a repair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FittingPods {
-    /// Those with a node.
-    pub n_fit: usize,
-    /// All of them.
-    pub n_pods: usize,
-}
-
-impl FittingPods {
-    /// Whether no pod is left without a node.
-    pub fn is_all(self) -> bool {
-        self.n_fit == self.n_pods
-    }
-}
-
-impl fmt::Display for FittingPods {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            FittingPods { n_fit, n_pods } if n_fit == n_pods => {
-                write!(f, "all {} fit", counted(n_pods, "pod"))
-            }
-            FittingPods { n_fit: 1, n_pods } => write!(f, "1 of {} fits then", counted(n_pods, "pod")),
-            FittingPods { n_fit, n_pods } => write!(f, "{n_fit} of {} fit then", counted(n_pods, "pod")),
-        }
-    }
-}
 
 impl Simulation {
     /// Counts for each repair of a pod the pods of its workload that fit then. A reduction of requests that is too small for all of

@@ -6,7 +6,34 @@ use berth_engine::TopologyPair;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::all_pods::FittingPods;
+/// How many pods of a workload or group have a node after a repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FittingPods {
+    /// Those with a node.
+    pub n_fit: usize,
+    /// All of them.
+    pub n_pods: usize,
+}
+
+impl FittingPods {
+    /// Whether no pod is left without a node.
+    pub fn is_all(self) -> bool {
+        self.n_fit == self.n_pods
+    }
+}
+
+impl std::fmt::Display for FittingPods {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            FittingPods { n_fit, n_pods } if n_fit == n_pods => {
+                write!(f, "all {} fit", counted(n_pods, "pod"))
+            }
+            FittingPods { n_fit: 1, n_pods } => write!(f, "1 of {} fits then", counted(n_pods, "pod")),
+            FittingPods { n_fit, n_pods } => write!(f, "{n_fit} of {} fit then", counted(n_pods, "pod")),
+        }
+    }
+}
 
 /// Changes after which a pod fits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

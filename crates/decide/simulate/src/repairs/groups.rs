@@ -10,12 +10,11 @@ use berth_api::work::WorkBudget;
 use berth_rebalance::Pending;
 
 use super::add_node::like;
-use super::all_pods::{FittingPods, MAX_SETS, PLACE_STEPS};
-use super::change::{Change, Repair};
+use super::change::{Change, FittingPods, Repair};
 use super::commands;
 use super::find::{KINDS, Kind};
 use super::node::changed_node;
-use super::requests::{lacking_resources, least_reduction, reduce};
+use super::requests::{MAX_SETS, PLACE_STEPS, lacking_resources, least_reduction, reduce};
 use crate::simulation::{FailingMember, GroupMember, GroupPlacement, SimulatedPod, Simulation};
 
 /// Number of times that a change is made.

@@ -26,8 +26,7 @@ mod rules;
 mod scale;
 mod trial;
 
-pub use self::all_pods::FittingPods;
-pub use self::change::{Change, Reach, Repair};
+pub use self::change::{Change, FittingPods, Reach, Repair};
 pub use self::changed_object::has_rollouts;
 pub use self::core::CoreTerm;
 pub(crate) use self::core::unsatisfiable_core;

@@ -11,6 +11,11 @@ use super::change::{Change, Repair};
 use super::commands;
 use super::trial::{Problem, Trial};
 
+/// Sets of resources of which less is requested.
+pub(super) const MAX_SETS: usize = 4;
+/// Steps of work of placing a pod.
+pub(super) const PLACE_STEPS: usize = 100;
+
 /// Number of nodes that are tried.
 const MAX_TRIES: usize = 20;
 /// The parts of requests that are tried where several resources are lacking.

@@ -81,7 +81,8 @@ impl Simulation {
     /// A node comes: the pods arrive that have waited for it.
     pub(crate) fn arrive_waiting(&mut self, node: &str) {
         let waits = |pod: &SimulatedPod| {
-            pod.pod.spec.node_name == node && pod.is_unadmitted(UnadmittedState::Waiting)
+            pod.pod.spec.node_name == node
+                && pod.unadmitted.as_ref().is_some_and(|why| why.state == UnadmittedState::Waiting)
         };
         let waiting: Vec<usize> = (0..self.pods.len()).filter(|i| waits(&self.pods[*i])).collect();
         for i in waiting {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use berth_api::object::{Namespace, NamespacedName, Node, Pod, PodDisruptionBudget};
-use berth_control::budget::Scales;
 use berth_engine::Cluster;
 use berth_input::config::DEFAULT_SCHEDULER_NAME;
 use berth_mirror::Change;
@@ -127,7 +126,7 @@ impl Objects {
             pending,
             budgets: self.budgets.values().collect(),
             // The disruption controller has counted them.
-            scales: &Scales::default(),
+            scales: &berth_rebalance::Scales::default(),
         })
     }
 }
