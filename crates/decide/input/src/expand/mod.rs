@@ -21,6 +21,7 @@ mod context;
 mod daemon;
 mod deletion_order;
 mod draft;
+mod earlier;
 mod error;
 mod job;
 mod names;
@@ -33,6 +34,7 @@ mod template;
 pub use berth_api::object::group::POD_TEMPLATE_HASH;
 pub use daemon::{daemon_tolerations, target_node};
 pub use deletion_order::{DELETION_COST, Replica};
+pub use earlier::find_earlier_templates;
 pub use error::ExpandError;
 pub use job::COMPLETION_INDEX;
 pub use names::{suffix, synthetic_uid};
@@ -438,6 +440,16 @@ impl<'a> Expander<'a> {
 /// The pods with a label, and the others: a rollout may have begun.
 fn split_by<'a>(pods: Vec<&'a Pod>, key: &str, value: &str) -> (Vec<&'a Pod>, Vec<&'a Pod>) {
     pods.into_iter().partition(|pod| pod.metadata.label(key) == Some(value))
+}
+
+/// The template of the kinds whose controllers replace pods.
+fn template_mut(spec: &mut WorkloadSpec) -> Option<&mut Value> {
+    match spec {
+        WorkloadSpec::Deployment(workload)
+        | WorkloadSpec::StatefulSet(workload)
+        | WorkloadSpec::DaemonSet(workload) => Some(&mut workload.spec.template),
+        _ => None,
+    }
 }
 
 /// The revision of a ReplicaSet in its Deployment.

@@ -45,7 +45,7 @@ fn template(spec: &WorkloadSpec) -> Option<&Value> {
     }
 }
 
-fn defaulted(template: &Value) -> Option<Pod> {
+pub(super) fn defaulted(template: &Value) -> Option<Pod> {
     let pod = json!({"metadata": template.get("metadata"), "spec": template.get("spec")});
     let mut pod: Pod = decode_at(&pod, "", &"").ok()?;
     default_pod(&mut pod);

@@ -84,7 +84,13 @@ pub enum ChangeError {
     Expand(#[from] ExpandError),
     /// The cluster cannot be built with the changes before this one.
     #[error(transparent)]
-    Before(#[from] SimulationError),
+    Before(Box<SimulationError>),
+}
+
+impl From<SimulationError> for ChangeError {
+    fn from(error: SimulationError) -> ChangeError {
+        ChangeError::Before(Box::new(error))
+    }
 }
 
 impl ChangeError {

@@ -27,7 +27,7 @@ use berth_api::object::device::ResourceClaim;
 use berth_api::object::{DeviceObject, NamespacedName, Pod, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_engine::Settings;
-use berth_input::expand::expand;
+use berth_input::expand::{expand, find_earlier_templates};
 use berth_input::inventory::{Entry, Inventory, Workload};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -227,9 +227,11 @@ impl WhatIf {
         self.begin(StepKind::Objects, None)?;
         self.write_back()?;
         let ran = pods_with_claims(&self.inventory);
+        let known = self.inventory.workload_names();
         if let Err(error) = overlay(&mut self.inventory) {
             return Ok(Err(error));
         }
+        find_earlier_templates(&mut self.inventory, &known);
         let workloads = self.inventory.workloads.iter().map(|entry| &entry.object);
         let replaced = workloads.filter(|workload| workload.replaced.is_some());
         let replaced: Vec<_> =

@@ -270,3 +270,32 @@ fn pending_pods_compete_for_the_room_that_a_rollout_frees() {
     let outcome = rolled_out(&before, &workload("Deployment", "replicas: 4,", "'2'", ""));
     assert_eq!((outcome.stuck_rollouts.len(), outcome.unplaced.len()), (0, 0));
 }
+
+#[test]
+fn pods_without_their_deployment_in_the_dump_have_the_earlier_template() {
+    let pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web-7d4b9c6f5d-abcde, namespace: default, \
+         labels: {app: web, pod-template-hash: 7d4b9c6f5d}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, \
+         name: web-7d4b9c6f5d, uid: u1, controller: true}]}\nspec: {nodeName: a, tolerations: [{key: node.kubernetes.io/not-ready, \
+         operator: Exists, effect: NoExecute, tolerationSeconds: 300}], containers: [{name: c, image: i, resources: \
+         {requests: {cpu: 1}}}]}\nstatus: {phase: Running, startTime: '2026-01-01T00:00:00Z'}\n";
+    let node =
+        "---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {allocatable: {cpu: 4, pods: 9}}\n";
+    let deployment = |cpu: u32| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web, namespace: default}}\nspec: {{replicas: 1, \
+             selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, spec: {{containers: \
+             [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}}}\n"
+        )
+    };
+    let stuck = |before: &str, cpu| rolled_out(before, &deployment(cpu)).stuck_rollouts.len();
+    let dump = format!("{node}{pod}");
+    assert_eq!([stuck(&dump, 1), stuck(&dump, 100)], [0, 1]);
+    // The template of its ReplicaSet says more than a pod.
+    let set = deployment(1).replace("kind: Deployment", "kind: ReplicaSet").replace(
+        "{name: web, namespace: default}",
+        "{name: web-7d4b9c6f5d, namespace: default, uid: u1, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, \
+         name: web, uid: u0, controller: true}]}",
+    );
+    let dump = format!("{dump}---\n{set}");
+    assert_eq!([stuck(&dump, 1), stuck(&dump, 100)], [0, 1]);
+}
