@@ -126,7 +126,7 @@ rules! {
         "lower replicas, add domains, or make the rule preferred"
     "request-exceeds-every-node" request_exceeds Error:
         "A pod requests more than any node that it may run on can allocate";
-        "request less, or add a larger node"
+        "request less, add a larger node, or tolerate the taint if the nodes are for this pod"
     "required-label-missing" required_label_missing Error:
         "Pods lack a label key that all pods must carry";
         "add the label to the pod template"

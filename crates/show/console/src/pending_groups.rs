@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use berth_engine::Outcome;
+use berth_engine::{Outcome, Verdict};
 use berth_simulate::PendingDecision;
 use jiff::Timestamp;
 
@@ -31,7 +31,7 @@ const CAUSES: [(&str, &str); 14] = [
 /// Pending pods of a workload with the same reason.
 pub(crate) struct PendingGroup {
     pub(crate) workload: WorkloadName,
-    /// What most nodes are excluded by, in a few words.
+    /// What excludes most of the nodes that are nearest to feasible, in a few words.
     pub(crate) cause: String,
     pub(crate) reason: String,
     /// Their positions.
@@ -48,7 +48,10 @@ pub(crate) fn pending_groups(state: &mut State) -> Vec<PendingGroup> {
     for at in all.table.pending() {
         let pod = all.at(at);
         let (cause, reason) = match decisions.get(&at) {
-            Some(decision) => (cause(&decision.outcome), reason(decision)),
+            Some(decision) => (
+                decision.bottleneck.as_ref().map_or_else(|| cause(&decision.outcome), cause_of),
+                reason(decision),
+            ),
             None if pod.unadmitted.is_some() => ("Named node".to_owned(), pod.outcome.message().into_owned()),
             None => (cause(&pod.outcome), pod.outcome.message().into_owned()),
         };
@@ -76,6 +79,10 @@ pub(crate) fn causes(groups: &[PendingGroup]) -> Vec<(&str, usize, Option<Timest
     causes
 }
 
+fn cause_of(verdict: &Verdict) -> String {
+    cause_in(&verdict.reason)
+}
+
 /// What excludes most nodes.
 fn cause(outcome: &Outcome) -> String {
     if outcome.node().is_some() {
@@ -90,7 +97,11 @@ fn cause(outcome: &Outcome) -> String {
         Some((n.parse::<usize>().ok()?, text))
     });
     let most = counted.max_by(|(a, text_a), (b, text_b)| a.cmp(b).then_with(|| text_b.cmp(text_a)));
-    let text = most.map_or(&*message, |(_, text)| text);
+    cause_in(most.map_or(&*message, |(_, text)| text))
+}
+
+/// What one reason is about.
+fn cause_in(text: &str) -> String {
     if let Some(resource) = text.strip_prefix("Insufficient ") {
         return format!("Not enough {resource}");
     }
@@ -98,7 +109,7 @@ fn cause(outcome: &Outcome) -> String {
     known.map_or_else(|| "Other".to_owned(), |(_, cause)| (*cause).to_owned())
 }
 
-fn reason(PendingDecision { outcome, preemption }: &PendingDecision) -> String {
+fn reason(PendingDecision { outcome, preemption, .. }: &PendingDecision) -> String {
     match (outcome.node(), preemption) {
         (Some(node), _) => format!("can be placed, for example on {node}"),
         (None, Some(preemption)) => format!(
@@ -116,7 +127,30 @@ fn reason(PendingDecision { outcome, preemption }: &PendingDecision) -> String {
 
 #[cfg(test)]
 mod tests {
+    use berth_input::inventory::Inventory;
+    use berth_simulate::SimulationOptions;
+
     use super::*;
+
+    #[test]
+    fn the_cause_was_what_excludes_most_nodes_and_not_the_nearest() {
+        let node = |name: &str, cpu: u32, taints: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}, spec: {{{taints}}}, status: {{allocatable: {{cpu: {cpu}, pods: 9, \
+                 example.com/gpu: {}}}}}}}\n---\n",
+                cpu / 4
+            )
+        };
+        let text = node("a", 2, "")
+            + &node("b", 2, "")
+            + &node("g", 8, "taints: [{key: gpu, effect: NoSchedule}]")
+            + "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i, resources: {limits: {cpu: 4, \
+               example.com/gpu: 1}}}]}}\n";
+        let inventory = Inventory::from_text(&text).unwrap();
+        let mut state = State::new("test", inventory, SimulationOptions::default()).unwrap();
+        let groups = pending_groups(&mut state);
+        assert_eq!(groups.iter().map(|group| group.cause.as_str()).collect::<Vec<_>>(), ["Taints"]);
+    }
 
     #[test]
     fn the_cause_is_what_excludes_most_nodes() {

@@ -15,7 +15,7 @@ use crate::device::WORK_SPENT;
 use crate::explain::blast_radius::{BlastRadius, blast_radius, preferred_blast_radius};
 use crate::explain::opportunity_cost::{OpportunityCost, opportunity_cost};
 use crate::explain::terms::verdicts;
-use crate::explain::{Explanation, bottleneck, explain};
+use crate::explain::{Explanation, bottleneck, bottleneck_verdict, explain};
 use crate::group::{self, Deciding, Group, GroupOutcome, GroupVictims};
 use crate::node_admission::{NodeRejection, node_admission};
 use crate::plugins;
@@ -264,6 +264,11 @@ impl Cluster {
     /// within a budget and on some of the nodes where there are many; none if that is not enough for one node.
     pub fn bottleneck(&self, pod: &PreparedPod, budget: &WorkBudget) -> Option<String> {
         bottleneck(&self.state, &self.nominations, pod, budget)
+    }
+
+    /// The same as a verdict about one of the nodes that are nearest to feasible.
+    pub fn bottleneck_verdict(&self, pod: &PreparedPod, budget: &WorkBudget) -> Option<Verdict> {
+        bottleneck_verdict(&self.state, &self.nominations, pod, budget)
     }
 
     /// As [`Cluster::explain`] for any pod: an assigned one is explained as if it were pending, and stays assigned.

@@ -5,6 +5,8 @@ mod feasible;
 pub(crate) mod opportunity_cost;
 pub(crate) mod terms;
 
+use std::collections::HashMap;
+
 use berth_api::object::Pod;
 use berth_api::work::WorkBudget;
 use berth_input::config::Plugin;
@@ -101,6 +103,9 @@ pub struct TermSummary {
     pub excludes: usize,
     /// Number of nodes that this term alone excludes.
     pub excludes_alone: usize,
+    /// The distance of the nearest nodes that it excludes, and their number.
+    #[serde(skip)]
+    pub(crate) nearest: (usize, usize),
     /// The topology domains in which it excludes nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<DomainSummary>,
@@ -178,9 +183,17 @@ impl Explanation {
         &self.excluded[..self.excluded.len().min(MAX_NEAREST)]
     }
 
-    /// The term whose removal alone makes most nodes feasible; if there is none, the term that excludes most nodes.
+    /// The term that excludes most of the nodes that are nearest to feasible: those with the fewest terms against them. A node that has
+    /// nothing of a resource, and a node of the control plane, is farther than its terms say.
     pub fn bottleneck(&self) -> Option<&TermSummary> {
         TermSummary::bottleneck(&self.terms)
+    }
+}
+
+impl ExcludedNodes {
+    /// How far the nodes are from feasible; see [`Explanation::bottleneck`].
+    pub fn distance(&self) -> usize {
+        terms::distance(&self.verdicts)
     }
 }
 
@@ -193,6 +206,33 @@ fn shortened(mut text: String, most: usize) -> String {
     text
 }
 
+/// The terms against an unschedulable pod on some of the nodes, where there are many, and on those before the budget was spent, with
+/// the number of these nodes. `each` gets the verdicts. None if there are no terms.
+fn sampled(
+    state: &State,
+    nominations: &Nominations,
+    prepared: &PreparedPod,
+    budget: &WorkBudget,
+    mut each: impl FnMut(&[Verdict]),
+) -> Option<(Vec<TermSummary>, usize)> {
+    let cycle = CycleState::new(state, nominations, prepared);
+    let context = Context::new(state, &cycle).filter(|_| prepared.held_back().is_none())?;
+    if matches!(plugins::pre_filter(context), PreFilter::Rejected(_)) {
+        return None;
+    }
+    let filters = plugins::filters(context);
+    let (mut summaries, mut n_evaluated) = (terms::Summaries::default(), 0);
+    for (id, record) in state.nodes.iter().step_by(state.nodes.len().div_ceil(MAX_SAMPLED).max(1)) {
+        let Ok(verdicts) = terms::distinct_verdicts(&filters, NodeRef::new(id, record), budget) else {
+            break;
+        };
+        each(&verdicts);
+        summaries.add(&verdicts);
+        n_evaluated += 1;
+    }
+    Some((summaries.into_terms(), n_evaluated))
+}
+
 /// The bottleneck of an unschedulable pod as a text of at most [`MAX_BOTTLENECK`] bytes, from some of the nodes where there are
 /// many, and from those before the budget was spent. None if that were none.
 pub(crate) fn bottleneck(
@@ -201,24 +241,26 @@ pub(crate) fn bottleneck(
     prepared: &PreparedPod,
     budget: &WorkBudget,
 ) -> Option<String> {
-    let cycle = CycleState::new(state, nominations, prepared);
-    let context = Context::new(state, &cycle).filter(|_| prepared.held_back().is_none())?;
-    if matches!(plugins::pre_filter(context), PreFilter::Rejected(_)) {
-        return None;
-    }
-    let filters = plugins::filters(context);
-    let (mut summaries, mut n_evaluated) = (terms::Summaries::default(), 0);
-    let n_nodes = state.nodes.len();
-    for (id, record) in state.nodes.iter().step_by(n_nodes.div_ceil(MAX_SAMPLED).max(1)) {
-        let Ok(verdicts) = terms::distinct_verdicts(&filters, NodeRef::new(id, record), budget) else {
-            break;
-        };
-        summaries.add(&verdicts);
-        n_evaluated += 1;
-    }
-    let terms = summaries.into_terms();
-    let text = TermSummary::bottleneck(&terms)?.in_short(n_evaluated, n_nodes);
+    let (terms, n_evaluated) = sampled(state, nominations, prepared, budget, |_| ())?;
+    let text = TermSummary::bottleneck(&terms)?.in_short(n_evaluated, state.nodes.len());
     Some(shortened(text, MAX_BOTTLENECK))
+}
+
+/// A verdict of the same bottleneck.
+pub(crate) fn bottleneck_verdict(
+    state: &State,
+    nominations: &Nominations,
+    prepared: &PreparedPod,
+    budget: &WorkBudget,
+) -> Option<Verdict> {
+    let mut known = HashMap::new();
+    let (terms, _) = sampled(state, nominations, prepared, budget, |verdicts| {
+        for verdict in verdicts {
+            known.entry(terms::key(verdict)).or_insert_with(|| verdict.clone());
+        }
+    })?;
+    let TermSummary { plugin, term, detail, .. } = TermSummary::bottleneck(&terms)?;
+    known.remove(&(*plugin, term.clone(), detail.clone()))
 }
 
 /// Explains a pod that is not in the state. With `node`, the groups of nodes contain only that node.

@@ -1,7 +1,8 @@
 //! Single terms: the number of nodes that each excludes, alone or with others, in which domains and because of which
 //! pods.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use berth_api::work::{TooMuchWork, WorkBudget};
 use berth_input::config::Plugin;
@@ -17,6 +18,9 @@ use crate::verdict::{Counts, TopologyPair, Verdict};
 const MAX_NAMED: usize = 3;
 /// Steps of work that a verdict costs: its texts are written, compared and counted.
 const VERDICT_STEPS: usize = 10;
+
+/// A part of the keys of taints that keep nodes for the control plane.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/";
 
 type TermKey = (Plugin, String, String);
 
@@ -88,11 +92,8 @@ impl Explanation {
         }
 
         self.terms = summaries.into_terms();
-        self.terms.sort_by(|a, b| {
-            let rank = |t: &TermSummary| (t.excludes_alone, t.excludes);
-            // The bottleneck is the first.
-            rank(b).cmp(&rank(a)).then_with(|| a.term.cmp(&b.term)).then_with(|| a.detail.cmp(&b.detail))
-        });
+        // The bottleneck is the first.
+        self.terms.sort_by(|a, b| b.by_rank(a));
         self.excluded = groups.into_values().collect();
         self.excluded.sort_by(|a, b| {
             let rank = |g: &ExcludedNodes| (g.verdicts.len(), std::cmp::Reverse(g.nodes.len()));
@@ -102,13 +103,26 @@ impl Explanation {
     }
 }
 
-fn key(verdict: &Verdict) -> TermKey {
+pub(super) fn key(verdict: &Verdict) -> TermKey {
     (verdict.plugin, verdict.term.clone().unwrap_or_default(), verdict.detail.clone())
 }
 
 /// Whether the node has nothing at all of a resource.
 fn lacks_resource(verdict: &Verdict) -> bool {
     matches!(verdict.counts, Some(Counts::Resource { allocatable: 0, .. }))
+}
+
+/// The number of terms against a node. Those that need another node count twice: it has nothing of a resource, or is for the control plane.
+pub(super) fn distance(verdicts: &[Verdict]) -> usize {
+    let keys: HashSet<_> = verdicts
+        .iter()
+        .map(|verdict| (verdict.plugin, verdict.term.as_deref().unwrap_or_default(), &verdict.detail))
+        .collect();
+    let is_far = |verdict: &&Verdict| {
+        lacks_resource(verdict)
+            || verdict.plugin == Plugin::TaintToleration && verdict.detail.contains(CONTROL_PLANE)
+    };
+    keys.len() + verdicts.iter().filter(is_far).count()
 }
 
 /// What tells nodes apart whose devices fail for different reasons.
@@ -129,8 +143,14 @@ impl Summaries {
         let mut keys: Vec<_> = verdicts.iter().map(key).collect();
         keys.sort_unstable();
         keys.dedup();
+        let distance = distance(verdicts);
         for key in &keys {
             let summary = &mut self.of(key.clone()).0;
+            summary.nearest = match summary.nearest {
+                (known, n) if known == distance => (known, n + 1),
+                (known, _) if known < distance => summary.nearest,
+                _ => (distance, 1),
+            };
             summary.excludes += 1;
             summary.excludes_alone += usize::from(keys.len() == 1);
         }
@@ -153,6 +173,7 @@ impl Summaries {
                 detail: detail.clone(),
                 excludes: 0,
                 excludes_alone: 0,
+                nearest: (usize::MAX, 0),
                 domains: Vec::new(),
             };
             (summary, DomainIndex::new())
@@ -161,12 +182,16 @@ impl Summaries {
 }
 
 impl TermSummary {
-    /// The term whose removal alone makes most nodes feasible; if there is none, the term that excludes most nodes.
+    /// See [`Explanation::bottleneck`].
     pub(super) fn bottleneck(terms: &[TermSummary]) -> Option<&TermSummary> {
-        terms.iter().filter(|t| t.excludes > 0).max_by(|a, b| {
-            let rank = |t: &TermSummary| (t.excludes_alone, t.excludes);
-            rank(a).cmp(&rank(b)).then_with(|| b.term.cmp(&a.term)).then_with(|| b.detail.cmp(&a.detail))
-        })
+        terms.iter().filter(|t| t.excludes > 0).max_by(|a, b| a.by_rank(b))
+    }
+
+    /// The bottleneck is the greatest: the term that excludes most of the nearest nodes.
+    fn by_rank(&self, other: &TermSummary) -> Ordering {
+        let rank = |t: &TermSummary| (Reverse(t.nearest.0), t.nearest.1, t.excludes);
+        let by_text = (&other.term, &other.detail).cmp(&(&self.term, &self.detail));
+        rank(self).cmp(&rank(other)).then(by_text)
     }
 
     /// The term, the number of nodes that it excludes of those that were evaluated, and the first pods that cause this.

@@ -34,6 +34,17 @@ fn a_bottleneck_in_short_names_the_term_and_its_witnesses() {
         )
     );
     assert_eq!(bottleneck(&format!("{nodes}\npod default/n")), None, "it fits");
+    // It named the rule that excludes most nodes, although others exclude the nearest node.
+    let far: String = ["a", "b", "c"].map(|name| format!("node {name} cpu=1 taint:x:NoSchedule\n")).concat();
+    let near = "node g cpu=8 disk=ssd taint:y:NoSchedule unschedulable";
+    let text = bottleneck(&format!("{far}{near}\npod default/n cpu=4 select:disk=ssd"))
+        .expect("a rule excludes the nodes");
+    assert!(text.starts_with("spec.tolerations excludes 1/4 nodes: taint y"), "{text}");
+    let control_plane = "taint:node-role.kubernetes.io/control-plane:NoSchedule";
+    let masters: String = ["a", "b", "c"].map(|name| format!("node {name} {control_plane}\n")).concat();
+    let text = bottleneck(&format!("{masters}node w cpu=1\npod default/n cpu=4"))
+        .expect("a rule excludes the nodes");
+    assert!(text.ends_with("requests 4 cpu"), "{text}");
     let long = "x".repeat(60);
     let values: String = (0..20).map(|i| format!("{i}{long},")).collect();
     let values = values.trim_end_matches(',');

@@ -1,7 +1,8 @@
 //! Requests that no node can satisfy, even when it is empty.
 
+use berth_api::object::Taint;
 use berth_api::syntax::quantity::with_unit;
-use berth_rules::pod_requests;
+use berth_rules::{TaintEffect, pod_requests};
 
 use crate::finding::Findings;
 use crate::input::LintInput;
@@ -10,13 +11,17 @@ use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        let Eligible { nodes: eligible, sizes, .. } = &*input.nodes.eligible(subject);
+        let Eligible { nodes: eligible, matching, sizes, .. } = &*input.nodes.eligible(subject);
         let requests = &subject.rules.requests;
         let names: Vec<String> = pod_requests(&subject.pod.spec).into_keys().collect();
         let names: Vec<&String> = names.iter().filter(|name| requests.amount(name) > 0).collect();
         let has = |i: usize, name: &str| allocatable(input.nodes.get(i), name) >= requests.amount(name);
         let fits = |i: &usize| names.iter().all(|name| has(*i, name));
         if sizes.is_empty() || sizes.iter().any(fits) {
+            continue;
+        }
+        if let Some(message) = tainted(input, subject, matching, &fits) {
+            findings.add(&subject.object, subject.path("spec.tolerations"), message);
             continue;
         }
         let nodes = match eligible.len() {
@@ -40,6 +45,30 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             findings.add(&subject.object, subject.path("spec.containers[0].resources.requests"), message);
         }
     }
+}
+
+/// Whether nodes that are large enough have a taint that the pod does not tolerate: they are nearer than those that it may run on.
+fn tainted(
+    input: &LintInput<'_>,
+    subject: &Subject<'_>,
+    matching: &[usize],
+    fits: &impl Fn(&usize) -> bool,
+) -> Option<String> {
+    let mut large = matching.iter().filter(|i| input.work.spend(1) && fits(i));
+    let first = *large.next()?;
+    let forbids = |taint: &&Taint| {
+        TaintEffect::parse(&taint.effect).forbids_scheduling() && !subject.rules.tolerations.tolerate(taint)
+    };
+    let Taint { key, effect, .. } = input.nodes.get(first).spec.taints.iter().find(forbids)?;
+    Some(match large.count() {
+        0 => format!(
+            "the only node that is large enough has the taint {key}:{effect}, which the pod does not tolerate"
+        ),
+        n => format!(
+            "the {} nodes that are large enough have taints that the pod does not tolerate, such as {key}:{effect}",
+            n + 1
+        ),
+    })
 }
 
 /// The request of the container that requests most.

@@ -236,6 +236,8 @@ fn limit(explanation: &Explanation) -> Option<String> {
         Some(_) => usable().collect(),
         None => explanation.excluded.iter().collect(),
     };
+    let nearest = groups.iter().map(|group| group.distance()).min();
+    let groups = groups.into_iter().filter(|group| Some(group.distance()) == nearest);
     for group in groups {
         let mut labels: Vec<&str> = group.verdicts.iter().map(label).collect();
         labels.sort_unstable();

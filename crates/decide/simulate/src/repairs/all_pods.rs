@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use berth_api::object::device::DeviceObject;
-use berth_api::object::{Node, Pod, StringMap};
+use berth_api::object::{Node, Pod};
 use berth_api::work::WorkBudget;
 use berth_engine::Cluster;
 
@@ -16,10 +16,12 @@ use super::groups::changed_pod;
 use super::node::changed_node;
 use super::requests::{MAX_SETS, PLACE_STEPS, lacking_resources, least_reduction};
 use super::trial::Problem;
-use crate::simulation::{SimulatedPod, Simulation};
+use crate::simulation::Simulation;
 
 /// Workloads with more pods are not looked at as a whole.
 const MAX_PODS: usize = 500;
+/// The kinds whose pods of an earlier template are replaced.
+const ROLLED_OUT: [&str; 3] = ["Deployment ", "StatefulSet ", "DaemonSet "];
 /// The labels that tell the templates of a workload apart.
 const REVISION_LABELS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
@@ -59,7 +61,9 @@ struct AllPods<'a> {
     budget: &'a WorkBudget,
     /// The pod that the repairs are for.
     position: usize,
-    /// All of them, as pending pods of the template of this pod.
+    /// The positions of all that a change of its template concerns.
+    all: Vec<usize>,
+    /// As many as the workload has at one time, as pending pods of the template of this pod.
     pods: Vec<Pod>,
     /// Those of its template that have no node.
     pending: Vec<Pod>,
@@ -78,20 +82,28 @@ impl<'a> AllPods<'a> {
         let workload = target.workload.clone()?;
         budget.spend(simulation.pods.len()).ok()?;
         let namespace = &target.pod.metadata.namespace;
-        let mut by_revision: BTreeMap<Vec<Option<&String>>, Vec<usize>> = BTreeMap::new();
-        for (i, pod) in simulation.pods.iter().enumerate() {
-            let metadata = &pod.pod.metadata;
-            let is_of = pod.workload.as_ref() == Some(&workload) && metadata.namespace == *namespace;
-            if is_of && pod.unadmitted.is_none() && !metadata.is_deleting() {
-                by_revision.entry(revision(&metadata.labels)).or_default().push(i);
-            }
+        let is_of = |i: &usize| {
+            let pod = &simulation.pods[*i];
+            pod.workload.as_ref() == Some(&workload)
+                && pod.pod.metadata.namespace == *namespace
+                && pod.unadmitted.is_none()
+                && !pod.pod.metadata.is_deleting()
+        };
+        let of_workload: Vec<usize> = (0..simulation.pods.len()).filter(is_of).collect();
+        let mut by_template: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for i in of_workload.iter().filter(|_| of_workload.len() <= 2 * MAX_PODS) {
+            by_template.entry(template(&simulation.pods[*i].pod)).or_default().push(*i);
         }
-        let alike = by_revision.get(&revision(&target.pod.metadata.labels))?.clone();
-        let n_pods = by_revision.values().map(Vec::len).max()?;
+        let alike = by_template.get(&template(&target.pod))?.clone();
+        let mut all = alike.clone();
+        // Pods of an earlier template get the new one. Workloads of other kinds may have several templates at once.
+        if ROLLED_OUT.iter().any(|kind| workload.starts_with(kind)) {
+            all.extend(of_workload.iter().filter(|i| !alike.contains(i)));
+        }
+        let n_pods = by_template.values().map(Vec::len).max()?.min(all.len());
         if !(2..=MAX_PODS).contains(&n_pods) {
             return None;
         }
-        let others = by_revision.values().flatten().filter(|i| !alike.contains(i)).copied();
         let pending = |i: usize, is_alike: bool| {
             let mut pod = simulation.pods[i].pod.clone();
             if !is_alike {
@@ -101,9 +113,7 @@ impl<'a> AllPods<'a> {
             pod.spec.node_name.clear();
             pod
         };
-        let pods: Vec<_> =
-            alike.iter().map(|i| (*i, true)).chain(others.map(|i| (i, false))).take(n_pods).collect();
-        let pods: Vec<Pod> = pods.into_iter().map(|(i, is_alike)| pending(i, is_alike)).collect();
+        let pods = all.iter().take(n_pods).map(|i| pending(*i, alike.contains(i))).collect();
         let (placed, waiting): (Vec<usize>, Vec<usize>) =
             alike.iter().partition(|i| simulation.pods[**i].node().is_some());
         let pending = waiting.into_iter().map(|i| pending(i, true)).collect();
@@ -115,6 +125,7 @@ impl<'a> AllPods<'a> {
             pending,
             n_placed: placed.len(),
             has_claims,
+            all,
             without: None,
             simulation,
         })
@@ -161,13 +172,8 @@ impl<'a> AllPods<'a> {
             return cluster;
         }
         let mut cluster = self.simulation.cluster.clone();
-        let target = &self.simulation.pods[self.position];
-        let is_of = |other: &&SimulatedPod| {
-            other.node().is_some()
-                && other.workload == target.workload
-                && other.pod.metadata.namespace == target.pod.metadata.namespace
-        };
-        for pod in self.simulation.pods.iter().filter(is_of) {
+        let pods = self.all.iter().map(|i| &self.simulation.pods[*i]).filter(|pod| pod.node().is_some());
+        for pod in pods {
             cluster.remove_pod(&pod.pod.metadata.namespace, &pod.pod.metadata.name);
         }
         cluster
@@ -244,7 +250,10 @@ impl<'a> AllPods<'a> {
     }
 }
 
-/// What tells the templates of a workload apart.
-fn revision(labels: &StringMap) -> Vec<Option<&String>> {
-    REVISION_LABELS.iter().map(|key| labels.get(*key)).collect()
+/// What tells the pods of different templates of a workload apart.
+fn template(pod: &Pod) -> impl Ord + use<> {
+    let labels = REVISION_LABELS.map(|key| pod.metadata.labels.get(key).cloned());
+    let containers = pod.spec.containers.iter();
+    let containers = containers.map(|c| (c.name.clone(), c.resources.requests.clone()));
+    (labels, containers.collect::<Vec<_>>())
 }

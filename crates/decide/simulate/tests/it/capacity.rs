@@ -245,6 +245,10 @@ fn the_limit_is_what_excludes_the_usable_nodes() {
         Some("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]")
     );
     assert_eq!(limited_by("pod default/p").as_deref(), Some("nodes"));
+    let small = "node a cpu=1\nnode b cpu=1\n";
+    let text =
+        format!("{small}node g cpu=8 disk=ssd taint:x:NoSchedule\npod default/p cpu=4 select:disk=ssd");
+    assert_eq!(limited_by(&text).as_deref(), Some("spec.tolerations"), "the rule against the nearest node");
 }
 
 #[test]

@@ -289,7 +289,7 @@ pub(super) fn what(repair: &Repair) -> Markup {
 fn terms(terms: &[TermSummary], n_nodes: usize) -> Markup {
     let excluding: Vec<&TermSummary> = terms.iter().filter(|term| term.excludes > 0).collect();
     let row = |term: &&TermSummary| {
-        let TermSummary { plugin, term: path, detail, excludes, excludes_alone, domains } = term;
+        let TermSummary { plugin, term: path, detail, excludes, excludes_alone, domains, .. } = term;
         let cause = html! {
             @if !domains.is_empty() {
                 details {
