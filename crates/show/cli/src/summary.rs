@@ -58,7 +58,7 @@ pub struct WorkloadSummary {
 }
 
 /// Unplaced pods with the same reason.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
     pub workload: Option<String>,
@@ -191,9 +191,10 @@ pub fn failures(simulation: &mut Simulation) -> Vec<Failure> {
     failures
 }
 
-/// Explains failures of a cluster by its state.
-pub fn explain(failures: &mut [Failure], simulation: &mut Simulation) {
+/// Explains failures of a cluster by its state. Pods of a group that is not placed have its reason, and are one failure.
+pub fn explain(failures: &mut Vec<Failure>, simulation: &mut Simulation) {
     let budget = WorkBudget::new(EXPLAIN_STEPS);
+    let mut of_groups: Vec<Failure> = Vec::new();
     for failure in failures.iter_mut().take(MAX_EXPLAINED) {
         let Some((namespace, name)) = failure.pods.first().and_then(|key| key.split_once('/')) else {
             continue;
@@ -201,6 +202,17 @@ pub fn explain(failures: &mut [Failure], simulation: &mut Simulation) {
         let Some(explained) = simulation.explain_without_repairs(namespace, name, None, &budget) else {
             continue;
         };
+        // A member that fails alone, or that fits alone, is no reason.
+        if let Some(group) = explained.group.filter(|group| group.message.is_some()) {
+            failure.message = format!("pod group {}/{}: {}", group.namespace, group.name, group.message.unwrap_or_default());
+            let alike = |f: &&mut Failure| f.message == failure.message && f.workload == failure.workload;
+            match of_groups.iter_mut().find(alike) {
+                Some(known) => known.pods.append(&mut failure.pods),
+                None => of_groups.push(failure.clone()),
+            }
+            failure.pods.clear();
+            continue;
+        }
         // The message in the pod is that of the last attempt: since then, nodes may have come.
         if let Outcome::Unschedulable { message, .. } = &explained.explanation.outcome {
             failure.message.clone_from(message);
@@ -209,6 +221,8 @@ pub fn explain(failures: &mut [Failure], simulation: &mut Simulation) {
         failure.n_not_evaluated = explained.explanation.n_not_evaluated;
         failure.rollout = stuck_rollout(simulation, &explained);
     }
+    failures.retain(|failure| !failure.pods.is_empty());
+    failures.append(&mut of_groups);
 }
 
 /// Why the rolling update of a pod's Deployment is stuck, and the smallest change that lets it proceed.
@@ -240,5 +254,54 @@ impl Unplaced {
             message: pod.outcome.message().into_owned(),
             in_group: pod.group.is_some(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_input::inventory::Inventory;
+    use berth_simulate::SimulationOptions;
+
+    use super::*;
+
+    #[test]
+    fn the_pods_of_a_gang_had_the_reason_of_one_pod() {
+        let pod = |name: &str, group: &str, cpu: &str| {
+            format!(
+                "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{{group}containers: [{{name: c, image: x, \
+                 resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}\n"
+            )
+        };
+        let (gang, other) = ("schedulingGroup: {podGroupName: pg}, ", "schedulingGroup: {podGroupName: other}, ");
+        let group = |name: &str| {
+            format!(
+                "---\n{{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {{name: {name}}}, \
+                 spec: {{schedulingPolicy: {{gang: {{minCount: 2}}}}}}}}\n"
+            )
+        };
+        let text = "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 1500m, memory: 1Gi, pods: 9}}}\n".to_owned()
+            + &group("pg") + &group("other")
+            + &pod("w-0", gang, "1") + &pod("w-1", gang, "1") + &pod("x-0", other, "1") + &pod("x-1", other, "1") + &pod("single", "", "2");
+        let inventory = Inventory::from_text(&text).unwrap();
+        let mut simulation = Simulation::new(inventory, SimulationOptions::default()).unwrap();
+        let failure = |name: &&str| Failure {
+            workload: None,
+            pods: vec![format!("default/{name}")],
+            message: "0/1 nodes are available: 1 Insufficient cpu.".to_owned(),
+            bottleneck: None,
+            n_not_evaluated: 0,
+            rollout: None,
+        };
+        let mut failures: Vec<_> = ["single", "w-0", "x-0", "w-1", "x-1"].iter().map(failure).collect();
+        explain(&mut failures, &mut simulation);
+        let shown: Vec<_> = failures.iter().map(|f| (f.pods.join(" "), f.message.split(';').next().unwrap())).collect();
+        let alone = "0/1 nodes are available: 1 Insufficient cpu.";
+        let expected = [
+            ("default/single", alone),
+            ("default/w-0 default/w-1", "pod group default/pg: 1 of 2 pods fit, 2 have to"),
+            ("default/x-0 default/x-1", "pod group default/other: 1 of 2 pods fit, 2 have to"),
+        ];
+        assert_eq!(shown, expected.map(|(pods, message)| (pods.to_owned(), message)));
+        assert!(failures[1].bottleneck.is_none() && failures[0].bottleneck.is_some());
     }
 }

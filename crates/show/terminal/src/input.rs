@@ -1,5 +1,6 @@
 //! Opens the inputs that `-f` arguments name: files, directories and standard input.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 use berth_api::syntax::quantity::Quantity;
 use flate2::bufread::MultiGzDecoder;
+
+use crate::kustomization;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -151,7 +154,8 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// The inputs that `-f` arguments name, in order; directories are searched recursively and sorted by path.
+/// The inputs that `-f` arguments name, in order; directories are searched recursively and sorted by path. Files in them that are patches
+/// of kustomizations in them are left out: they are parts of objects.
 ///
 /// # Errors
 /// A path does not exist or cannot be read, or a directory has no manifests.
@@ -169,7 +173,15 @@ pub fn find_inputs(arguments: &[String]) -> Result<Vec<Input>, OpenError> {
         let metadata = fs::metadata(path).map_err(|error| open_error(argument, error))?;
         if metadata.is_dir() {
             let n_before = inputs.len();
-            add_directory(path, &mut inputs)?;
+            let mut kustomizations = Vec::new();
+            add_directory(path, &mut inputs, &mut kustomizations)?;
+            let patches: HashSet<_> = kustomizations.iter().flat_map(|k| kustomization::patches(k)).collect();
+            inputs.retain(|input| match input {
+                Input::File { path, .. } if !patches.is_empty() => {
+                    !fs::canonicalize(path).is_ok_and(|path| patches.contains(&path))
+                }
+                _ => true,
+            });
             if inputs.len() == n_before {
                 return Err(OpenError::EmptyDirectory { path: argument.clone() });
             }
@@ -180,7 +192,21 @@ pub fn find_inputs(arguments: &[String]) -> Result<Vec<Input>, OpenError> {
     Ok(inputs)
 }
 
-fn add_directory(directory: &Path, inputs: &mut Vec<Input>) -> Result<(), OpenError> {
+/// The kustomizations in the directories among `-f` arguments, each a directory, sorted by path.
+pub fn find_kustomizations(arguments: &[String]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in arguments.iter().map(Path::new).filter(|path| path.is_dir()) {
+        // What cannot be read is reported where the inputs are.
+        _ = add_directory(path, &mut Vec::new(), &mut found);
+    }
+    found.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect()
+}
+
+fn add_directory(
+    directory: &Path,
+    inputs: &mut Vec<Input>,
+    kustomizations: &mut Vec<PathBuf>,
+) -> Result<(), OpenError> {
     let io_error = |error| open_error(&directory.display().to_string(), error);
     let mut entries =
         fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(io_error)?;
@@ -193,8 +219,13 @@ fn add_directory(directory: &Path, inputs: &mut Vec<Input>) -> Result<(), OpenEr
         }
         // Follows links to files, but not links to directories, which can form cycles.
         if entry.file_type().map_err(io_error)?.is_dir() {
-            add_directory(&path, inputs)?;
-        } else if is_manifest_name(&name)
+            add_directory(&path, inputs, kustomizations)?;
+            continue;
+        }
+        if kustomization::is_name(&name) {
+            kustomizations.push(path.clone());
+        }
+        if is_manifest_name(&name)
             && let Ok(metadata) = fs::metadata(&path)
             && metadata.is_file()
         {
