@@ -204,7 +204,12 @@ pub fn explain(failures: &mut Vec<Failure>, simulation: &mut Simulation) {
         };
         // A member that fails alone, or that fits alone, is no reason.
         if let Some(group) = explained.group.filter(|group| group.message.is_some()) {
-            failure.message = format!("pod group {}/{}: {}", group.namespace, group.name, group.message.unwrap_or_default());
+            failure.message = format!(
+                "pod group {}/{}: {}",
+                group.namespace,
+                group.name,
+                group.message.unwrap_or_default()
+            );
             let alike = |f: &&mut Failure| f.message == failure.message && f.workload == failure.workload;
             match of_groups.iter_mut().find(alike) {
                 Some(known) => known.pods.append(&mut failure.pods),
@@ -272,7 +277,8 @@ mod tests {
                  resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}\n"
             )
         };
-        let (gang, other) = ("schedulingGroup: {podGroupName: pg}, ", "schedulingGroup: {podGroupName: other}, ");
+        let (gang, other) =
+            ("schedulingGroup: {podGroupName: pg}, ", "schedulingGroup: {podGroupName: other}, ");
         let group = |name: &str| {
             format!(
                 "---\n{{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {{name: {name}}}, \
@@ -294,7 +300,8 @@ mod tests {
         };
         let mut failures: Vec<_> = ["single", "w-0", "x-0", "w-1", "x-1"].iter().map(failure).collect();
         explain(&mut failures, &mut simulation);
-        let shown: Vec<_> = failures.iter().map(|f| (f.pods.join(" "), f.message.split(';').next().unwrap())).collect();
+        let shown: Vec<_> =
+            failures.iter().map(|f| (f.pods.join(" "), f.message.split(';').next().unwrap())).collect();
         let alone = "0/1 nodes are available: 1 Insufficient cpu.";
         let expected = [
             ("default/single", alone),

@@ -205,6 +205,10 @@ impl Room {
         let budget = WorkBudget::new(EXPLAIN_STEPS);
         let next = self.replica(n_placed);
         let pod = self.replicas.get(if self.has_claims { n_placed } else { 0 });
+        if let Some(why) = pod.and_then(|pod| self.simulation.refusal_of(pod)) {
+            let (limited_by, message) = (vec![why.limit()], why.to_string());
+            return Prevention { like: model.name.clone(), limited_by, message };
+        }
         if let Some((pod, next)) = pod.zip(next) {
             let cluster = self.simulation.cluster();
             for node in added {

@@ -17,9 +17,10 @@ use berth_rules::admission::{
     unknown_runtime_class, validate_node, validate_runtime_class,
 };
 use berth_rules::{KnownNamespaces, Selector, unmerge_label_keys};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::created_claims::CreatedClaim;
+use super::creation::Creation;
 use super::devices::Devices;
 use super::error::{InvalidObject, SimulationError};
 use super::groups::group_owners;
@@ -95,6 +96,22 @@ fn write_runtime_class(pod: &Pod, raw: &mut Value) {
     }
 }
 
+/// Writes the requests and limits of the containers of a pod into its object.
+fn write_resources(pod: &Pod, raw: &mut Value) {
+    let lists = [("containers", &pod.spec.containers), ("initContainers", &pod.spec.init_containers)];
+    for (list, containers) in lists {
+        let raw = raw["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (raw, container) in raw.zip(containers.iter()) {
+            let resources = &container.resources;
+            for (part, amounts) in [("requests", &resources.requests), ("limits", &resources.limits)] {
+                if !amounts.is_empty() {
+                    raw["resources"][part] = json!(amounts);
+                }
+            }
+        }
+    }
+}
+
 /// Adds simulated nodes to an inventory without nodes.
 pub fn add_simulated_nodes(inventory: &mut Inventory, simulated: &SimulatedNodes) {
     if inventory.nodes.is_empty() {
@@ -155,6 +172,8 @@ impl Simulation {
         let mut expansion = expand(&inventory)?;
         let found = if has_rollouts { Rollout::all(&inventory, &mut expansion) } else { Vec::new() };
         let (workloads, rollouts): (Vec<usize>, Vec<Rollout>) = found.into_iter().unzip();
+        let mut creation = Creation::new(&inventory);
+        workloads.iter().for_each(|at| creation.is_rolled_out(&inventory.workloads[*at].object));
         let rollout_of: HashMap<_, _> = workloads.into_iter().enumerate().map(|(i, at)| (at, i)).collect();
         let expanded = expansion.pods.into_iter().map(|expanded| {
             let Entry { source, order, object: workload, raw } = &inventory.workloads[expanded.workload];
@@ -217,6 +236,7 @@ impl Simulation {
                 .map(|(workload, pods)| (inventory.workloads[*workload].object.to_string(), pods.len()))
                 .collect(),
             rollouts,
+            creation,
             vacated: None,
             n_vacated: 0,
         };
@@ -238,7 +258,9 @@ impl Simulation {
         };
         let n_pods = expanded.len() + present.len();
         let is_left = |e: &Entry<Pod>| !expansion.deleted.contains(&e.object.metadata.namespaced_name());
-        let present = present.into_iter().filter(is_left).map(|entry| InputPod {
+        let (present, deleted): (Vec<_>, Vec<_>) = present.into_iter().partition(is_left);
+        deleted.iter().for_each(|entry| simulation.creation.release(&entry.object));
+        let present = present.into_iter().map(|entry| InputPod {
             entry,
             workload: None,
             expanded_from: None,
@@ -318,7 +340,7 @@ impl Simulation {
         invalid: &mut Vec<InvalidObject>,
     ) {
         let (mut unknown_classes, mut unknown_runtime_classes) = (BTreeSet::new(), BTreeSet::new());
-        let mut arriving = Vec::new();
+        let (mut arriving, mut new) = (Vec::new(), Vec::new());
         self.pods.reserve(n_pods);
         self.cluster.reserve_pods(n_pods);
         for InputPod { entry, workload, expanded_from, replaces, claims, rollout } in pods {
@@ -337,6 +359,16 @@ impl Simulation {
             if pod.metadata.creation_timestamp.is_none() {
                 if !pod.spec.node_name.is_empty() {
                     unmerge_label_keys(&mut pod);
+                }
+                if expanded_from.is_some() || pod.spec.node_name.is_empty() {
+                    if self.creation.set_defaults(&mut pod)
+                        && let Some(raw) = &mut raw
+                    {
+                        write_resources(&pod, raw);
+                    }
+                    if rollout.is_none() {
+                        new.push(self.pods.len());
+                    }
                 }
                 let class = pod.spec.priority_class_name.clone();
                 let known = class.is_empty()
@@ -384,8 +416,12 @@ impl Simulation {
                 pod = self.join_workload(&pod).unwrap_or(pod);
             }
             let ephemeral = ephemeral_claims(&pod, raw.as_ref());
-            for (claim, template) in claims.into_iter().chain(ephemeral) {
+            let n_own = claims.len();
+            for (i, (claim, template)) in claims.into_iter().chain(ephemeral).enumerate() {
                 let created = template.map(|template| CreatedClaim::new(&claim.metadata, &template));
+                if i < n_own && !volumes.has_claim(&claim) {
+                    self.creation.note_claim(&pod, &claim);
+                }
                 if volumes.add_claim(&mut self.cluster, claim) {
                     self.created_claims.extend(created);
                 }
@@ -400,6 +436,9 @@ impl Simulation {
             }
             self.add_pod(pod, raw, workload, replaces);
         }
+        let not_created: HashSet<usize> = new.into_iter().filter(|i| !self.create_at(*i)).collect();
+        self.queue.retain(|i| !not_created.contains(i));
+        arriving.retain(|(i, _)| !not_created.contains(i));
         self.arrive(arriving);
         for SimulatedPod { pod, workload, .. } in &self.pods {
             if let Some(error) = self.cluster.rule_error(&pod.metadata.namespace, &pod.metadata.name) {

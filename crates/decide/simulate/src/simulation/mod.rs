@@ -7,6 +7,7 @@
 
 mod build;
 mod created_claims;
+pub(crate) mod creation;
 mod deletion_order;
 mod departure;
 mod devices;

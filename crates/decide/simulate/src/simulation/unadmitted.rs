@@ -1,4 +1,4 @@
-//! Why pods do not run on the node that they name.
+//! Why pods do not run on the node that they name, or are not created.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,27 +7,31 @@ use berth_api::object::{NamespacedName, Pod};
 use berth_engine::NodeRejection;
 use serde::Serialize;
 
-/// Why a pod with `spec.nodeName` does not run on that node.
+/// Why a pod with `spec.nodeName` does not run on that node, or why a pod is not created.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Unadmitted {
     /// What keeps it from running.
     pub state: UnadmittedState,
-    /// The node that it names.
+    /// The node that it names; empty for a pod that is not created.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// `status.reason` of a rejected pod, such as `OutOfcpu`.
+    /// `status.reason` of a rejected pod, such as `OutOfcpu`; the object that refuses a pod that is not created, such as
+    /// `ResourceQuota q`.
     pub reason: Option<String>,
-    /// `status.message` of a rejected pod, or what is wrong with the name of the node.
+    /// `status.message` of a rejected pod, what is wrong with the name of the node, or why the pod is not created.
     pub message: String,
 }
 
-/// What keeps a pod with `spec.nodeName` from running.
+/// What keeps a pod from running beside the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "camelCase")]
 pub enum UnadmittedState {
     /// The node rejects it: the pod fails.
     Rejected,
     /// It waits for a node that does not exist.
     Waiting,
+    /// Its controller cannot create it, or waits for another pod.
+    NotCreated,
 }
 
 impl Unadmitted {
@@ -50,6 +54,15 @@ impl Unadmitted {
         Unadmitted { state: UnadmittedState::Waiting, node: node.to_owned(), reason: None, message }
     }
 
+    pub(super) fn not_created(by: String, message: String) -> Unadmitted {
+        Unadmitted { state: UnadmittedState::NotCreated, node: String::new(), reason: Some(by), message }
+    }
+
+    pub(super) fn not_created_yet(predecessor: &str) -> Unadmitted {
+        let message = format!("waits for {predecessor}");
+        Unadmitted { state: UnadmittedState::NotCreated, node: String::new(), reason: None, message }
+    }
+
     /// What its author can do.
     pub(crate) fn hint(&self) -> String {
         let node = &self.node;
@@ -62,6 +75,12 @@ impl Unadmitted {
                     "remove spec.nodeName, so that a scheduler selects a node; or add {node}, or name another node"
                 )
             }
+            UnadmittedState::NotCreated => match &self.reason {
+                Some(by) => format!("change {by} of its namespace, or what the pod requests"),
+                None => "a pod of a StatefulSet is created when those before it are available: see why they are not, or set \
+                         spec.podManagementPolicy: Parallel"
+                    .to_owned(),
+            },
         }
     }
 
@@ -74,6 +93,10 @@ impl Unadmitted {
     /// `rejected by kube-01: OutOfcpu`.
     pub fn short(&self) -> String {
         match &self.reason {
+            Some(_) if self.state == UnadmittedState::NotCreated => "not created".to_owned(),
+            None if self.state == UnadmittedState::NotCreated => {
+                format!("not created yet ({})", self.message)
+            }
             Some(reason) => format!("rejected by {}: {reason}", self.node),
             None => format!("waiting for node {}, which does not exist", self.node),
         }
@@ -89,7 +112,7 @@ impl fmt::Display for Unadmitted {
     }
 }
 
-/// Pods of one workload, or pods without one, that do not run for the same reason.
+/// Pods of one workload, or pods without one, that do not run, or are not created, for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotRunning {
     /// Namespace.
@@ -101,6 +124,9 @@ pub struct NotRunning {
     pub why: Unadmitted,
     /// The pods, `namespace/name`.
     pub pods: Vec<String>,
+    /// How many pods the workload is to have, if these are not created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<usize>,
 }
 
 impl NotRunning {
@@ -115,7 +141,7 @@ impl NotRunning {
             let key = (namespace.clone(), workload.clone(), why.node.clone(), why.reason.clone());
             let at = *positions.entry(key).or_insert(groups.len());
             if at == groups.len() {
-                groups.push(NotRunning { namespace, workload, why, pods: Vec::new() });
+                groups.push(NotRunning { namespace, workload, why, pods: Vec::new(), of: None });
             }
             groups[at].pods.push(pod.to_string());
         }

@@ -29,6 +29,7 @@ use serde::Serialize;
 
 use self::before::Before;
 use self::departures::Departures;
+use crate::simulation::creation::count_used;
 use crate::simulation::{Simulation, SimulationError, SimulationOptions, budgets_of};
 
 pub use crate::simulation::BlockedEviction;
@@ -81,6 +82,7 @@ impl WhatIf {
     ) -> Result<WhatIf, SimulationError> {
         let mut inventory = inventory;
         options.add_simulated_nodes(&mut inventory);
+        count_used(&mut inventory);
         let (mut simulation, has_new) = place_new(&mut inventory, &options, now)?;
         let state = match has_new {
             true => State::Changed(Before::of(&mut simulation)),
