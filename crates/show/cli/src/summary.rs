@@ -203,13 +203,10 @@ pub fn explain(failures: &mut Vec<Failure>, simulation: &mut Simulation) {
             continue;
         };
         // A member that fails alone, or that fits alone, is no reason.
-        if let Some(group) = explained.group.filter(|group| group.message.is_some()) {
-            failure.message = format!(
-                "pod group {}/{}: {}",
-                group.namespace,
-                group.name,
-                group.message.unwrap_or_default()
-            );
+        if let Some(group) = &explained.group
+            && let Some(message) = &group.message
+        {
+            failure.message = format!("pod group {}/{}: {message}", group.namespace, group.name);
             let alike = |f: &&mut Failure| f.message == failure.message && f.workload == failure.workload;
             match of_groups.iter_mut().find(alike) {
                 Some(known) => known.pods.append(&mut failure.pods),
@@ -277,8 +274,7 @@ mod tests {
                  resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}\n"
             )
         };
-        let (gang, other) =
-            ("schedulingGroup: {podGroupName: pg}, ", "schedulingGroup: {podGroupName: other}, ");
+        let (gang, other) = ("schedulingGroup: {podGroupName: pg}, ", "schedulingGroup: {podGroupName: other}, ");
         let group = |name: &str| {
             format!(
                 "---\n{{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {{name: {name}}}, \
@@ -300,8 +296,7 @@ mod tests {
         };
         let mut failures: Vec<_> = ["single", "w-0", "x-0", "w-1", "x-1"].iter().map(failure).collect();
         explain(&mut failures, &mut simulation);
-        let shown: Vec<_> =
-            failures.iter().map(|f| (f.pods.join(" "), f.message.split(';').next().unwrap())).collect();
+        let shown: Vec<_> = failures.iter().map(|f| (f.pods.join(" "), f.message.split(';').next().unwrap())).collect();
         let alone = "0/1 nodes are available: 1 Insufficient cpu.";
         let expected = [
             ("default/single", alone),
