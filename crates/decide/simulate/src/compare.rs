@@ -229,6 +229,8 @@ pub struct Summary {
     pub rejected: usize,
     /// Number of pods that wait for a node that does not exist.
     pub waiting: usize,
+    /// Number of pods that their controllers cannot create so far.
+    pub not_created: usize,
 }
 
 impl Summary {
@@ -243,6 +245,7 @@ impl Summary {
             unplaced: pods.iter().filter(|pod| pod.is_unplaced()).count(),
             rejected: n_unadmitted(UnadmittedState::Rejected),
             waiting: n_unadmitted(UnadmittedState::Waiting),
+            not_created: n_unadmitted(UnadmittedState::NotCreated),
         }
     }
 }

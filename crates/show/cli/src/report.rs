@@ -46,7 +46,7 @@ struct PodReport<'a> {
 }
 
 /// Whether the pod has a node: from the input, from the input but not in it, from the simulation, or none. Of the latter, whether
-/// it names one that rejects it or does not exist.
+/// it names one that rejects it or does not exist, or is not created.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum State {
@@ -56,6 +56,7 @@ enum State {
     Unplaced,
     Rejected,
     Waiting,
+    NotCreated,
 }
 
 impl<'a> Report<'a> {
@@ -75,6 +76,7 @@ impl<'a> Report<'a> {
                         None => State::Unplaced,
                         Some(UnadmittedState::Rejected) => State::Rejected,
                         Some(UnadmittedState::Waiting) => State::Waiting,
+                        Some(UnadmittedState::NotCreated) => State::NotCreated,
                     },
                 },
                 node,

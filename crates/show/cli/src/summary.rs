@@ -32,6 +32,8 @@ pub struct Summary {
     pub n_rejected: usize,
     /// Number of pods that wait for a node that does not exist.
     pub n_waiting: usize,
+    /// Number of pods that their controllers cannot create so far.
+    pub n_not_created: usize,
     /// The node label whose values are the domains.
     pub topology_key: String,
     /// The values of the topology key on the nodes.
@@ -52,6 +54,8 @@ pub struct WorkloadSummary {
     pub n_rejected: usize,
     /// Number of its pods that wait for a node that does not exist.
     pub n_waiting: usize,
+    /// Number of its pods that are not created so far.
+    pub n_not_created: usize,
     pub by_domain: BTreeMap<String, usize>,
     /// Number of its pods on nodes without the label, or on nodes that do not exist.
     pub n_without_domain: usize,
@@ -95,6 +99,7 @@ impl Summary {
             n_unplaced: 0,
             n_rejected: 0,
             n_waiting: 0,
+            n_not_created: 0,
             topology_key: topology_key.to_owned(),
             domains: simulation.domains(topology_key),
             workloads: Vec::new(),
@@ -106,6 +111,7 @@ impl Summary {
             n_unplaced: 0,
             n_rejected: 0,
             n_waiting: 0,
+            n_not_created: 0,
             by_domain: BTreeMap::new(),
             n_without_domain: 0,
         };
@@ -129,6 +135,9 @@ impl Summary {
                             (&mut summary.n_rejected, &mut workload.n_rejected)
                         }
                         Some(UnadmittedState::Waiting) => (&mut summary.n_waiting, &mut workload.n_waiting),
+                        Some(UnadmittedState::NotCreated) => {
+                            (&mut summary.n_not_created, &mut workload.n_not_created)
+                        }
                     };
                     *of_all += 1;
                     *of_workload += 1;
@@ -144,7 +153,7 @@ impl Summary {
 
     /// Number of pods that do not run.
     pub fn n_not_running(&self) -> usize {
-        self.n_unplaced + self.n_rejected + self.n_waiting
+        self.n_unplaced + self.n_rejected + self.n_waiting + self.n_not_created
     }
 }
 
@@ -274,7 +283,8 @@ mod tests {
                  resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}\n"
             )
         };
-        let (gang, other) = ("schedulingGroup: {podGroupName: pg}, ", "schedulingGroup: {podGroupName: other}, ");
+        let (gang, other) =
+            ("schedulingGroup: {podGroupName: pg}, ", "schedulingGroup: {podGroupName: other}, ");
         let group = |name: &str| {
             format!(
                 "---\n{{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {{name: {name}}}, \
@@ -296,7 +306,8 @@ mod tests {
         };
         let mut failures: Vec<_> = ["single", "w-0", "x-0", "w-1", "x-1"].iter().map(failure).collect();
         explain(&mut failures, &mut simulation);
-        let shown: Vec<_> = failures.iter().map(|f| (f.pods.join(" "), f.message.split(';').next().unwrap())).collect();
+        let shown: Vec<_> =
+            failures.iter().map(|f| (f.pods.join(" "), f.message.split(';').next().unwrap())).collect();
         let alone = "0/1 nodes are available: 1 Insufficient cpu.";
         let expected = [
             ("default/single", alone),

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use berth_engine::Outcome;
-use berth_simulate::PendingDecision;
+use berth_simulate::{PendingDecision, UnadmittedState};
 use jiff::Timestamp;
 
 use crate::State;
@@ -49,6 +49,9 @@ pub(crate) fn pending_groups(state: &mut State) -> Vec<PendingGroup> {
         let pod = all.at(at);
         let (cause, reason) = match decisions.get(&at) {
             Some(decision) => (cause(&decision.outcome), reason(decision)),
+            None if pod.is_unadmitted(UnadmittedState::NotCreated) => {
+                ("Not created".to_owned(), pod.outcome.message().into_owned())
+            }
             None if pod.unadmitted.is_some() => ("Named node".to_owned(), pod.outcome.message().into_owned()),
             None => (cause(&pod.outcome), pod.outcome.message().into_owned()),
         };

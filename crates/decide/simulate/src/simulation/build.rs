@@ -436,10 +436,16 @@ impl Simulation {
             }
             self.add_pod(pod, raw, workload, replaces);
         }
+        let (alone, new): (Vec<_>, Vec<_>) = new.into_iter().partition(|i| self.arrives_in_order(*i));
         let not_created: HashSet<usize> = new.into_iter().filter(|i| !self.create_at(*i)).collect();
         self.queue.retain(|i| !not_created.contains(i));
-        arriving.retain(|(i, _)| !not_created.contains(i));
+        arriving.retain(|(i, _)| !not_created.contains(i) && alone.binary_search(i).is_err());
         self.arrive(arriving);
+        for position in alone {
+            if self.create_at(position) {
+                self.arrive_alone(position);
+            }
+        }
         for SimulatedPod { pod, workload, .. } in &self.pods {
             if let Some(error) = self.cluster.rule_error(&pod.metadata.namespace, &pod.metadata.name) {
                 let name = workload.clone().unwrap_or_else(|| format!("Pod {}", pod.key()));

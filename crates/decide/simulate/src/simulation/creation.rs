@@ -278,6 +278,12 @@ impl Simulation {
         waits_for
     }
 
+    /// Whether a pod arrives at the node that it names when those before it are available.
+    pub(super) fn arrives_in_order(&self, position: usize) -> bool {
+        self.pods[position].pod.awaits_node_admission()
+            && self.workload_key(position).is_some_and(|key| self.creation.ordered.contains_key(&key))
+    }
+
     /// A controller creates the pod at this position, or waits: then the pod is not created so far. Returns whether it is created.
     pub(super) fn create_at(&mut self, position: usize) -> bool {
         let Creation { quotas, limits, ordered, .. } = &self.creation;

@@ -45,6 +45,7 @@ impl Outcome {
                 n_unplaced: 0,
                 n_rejected: 0,
                 n_waiting: 0,
+                n_not_created: 0,
                 topology_key: topology_key.to_owned(),
                 domains: nodes.keys().filter_map(|n| domain_of(n)).collect::<BTreeSet<_>>(),
                 workloads: Vec::new(),
@@ -86,6 +87,7 @@ impl Outcome {
                 n_unplaced: 0,
                 n_rejected: 0,
                 n_waiting: 0,
+                n_not_created: 0,
                 by_domain: BTreeMap::new(),
                 n_without_domain: 0,
             });
@@ -98,7 +100,9 @@ impl Outcome {
                 let totals = &mut outcome.summary;
                 let (of_all, of_workload) = match why.state {
                     UnadmittedState::Rejected => (&mut totals.n_rejected, &mut summary.n_rejected),
-                    UnadmittedState::Waiting => (&mut totals.n_waiting, &mut summary.n_waiting),
+                    UnadmittedState::Waiting | UnadmittedState::NotCreated => {
+                        (&mut totals.n_waiting, &mut summary.n_waiting)
+                    }
                 };
                 *of_all += 1;
                 *of_workload += 1;

@@ -287,7 +287,7 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
 }
 
 fn write_summary(out: &mut impl Write, summary: &AuditSummary) -> io::Result<()> {
-    let not_running = not_running::counts(summary.n_rejected, summary.n_waiting);
+    let not_running = not_running::counts(summary.n_rejected, summary.n_waiting, 0);
     let (pods, nodes) = (counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
     let of = fmt::from_fn(|f| write!(f, "{pods} on {nodes}{not_running}"));
     if summary.n_violations == 0 {
