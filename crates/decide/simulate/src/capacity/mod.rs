@@ -127,7 +127,7 @@ pub fn capacity(
         place_new(&mut inventory, options, Timestamp::UNIX_EPOCH)?;
     }
     let models = match &request.target {
-        Some(target) => Model::all(&inventory, target, &request.topology_key)?,
+        Some(target) => Model::all(&inventory, options, target, &request.topology_key)?,
         None => Vec::new(),
     };
     let subject = subject.prepare(&mut inventory)?;

@@ -161,6 +161,7 @@ impl Prepared {
             has_claims: self.has_claims,
             with_devices: BTreeMap::new(),
             node,
+            daemons: Vec::new(),
             n_running,
         })
     }

@@ -355,20 +355,18 @@ impl Simulation {
                 }
                 continue;
             }
+            let mut is_new = false;
             // A pod with a creation timestamp comes from an API server, which has admitted it.
             if pod.metadata.creation_timestamp.is_none() {
                 if !pod.spec.node_name.is_empty() {
                     unmerge_label_keys(&mut pod);
                 }
-                if expanded_from.is_some() || pod.spec.node_name.is_empty() {
-                    if self.creation.set_defaults(&mut pod)
-                        && let Some(raw) = &mut raw
-                    {
-                        write_resources(&pod, raw);
-                    }
-                    if rollout.is_none() {
-                        new.push(self.pods.len());
-                    }
+                is_new = expanded_from.is_some() || pod.spec.node_name.is_empty();
+                if is_new
+                    && self.creation.set_defaults(&mut pod)
+                    && let Some(raw) = &mut raw
+                {
+                    write_resources(&pod, raw);
                 }
                 let class = pod.spec.priority_class_name.clone();
                 let known = class.is_empty()
@@ -430,6 +428,9 @@ impl Simulation {
                 let pod = SimulatedPod { replaces, ..self.simulated(pod, raw, workload) };
                 self.rollouts[rollout].add(pod);
                 continue;
+            }
+            if is_new {
+                new.push(self.pods.len());
             }
             if pod.awaits_node_admission() {
                 arriving.push((self.pods.len(), self.cluster.prepare(&pod)));

@@ -76,9 +76,9 @@ impl Unadmitted {
                 )
             }
             UnadmittedState::NotCreated => match &self.reason {
-                Some(by) => format!("change {by} of its namespace, or what the pod requests"),
-                None => "a pod of a StatefulSet is created when those before it are available: see why they are not, or set \
-                         spec.podManagementPolicy: Parallel"
+                Some(by) => format!("change the {by} of the namespace, or the number and the requests of its pods"),
+                None => "a StatefulSet creates a pod when those before it are available: explain the pod that it waits for, or \
+                         create the StatefulSet again with spec.podManagementPolicy: Parallel"
                     .to_owned(),
             },
         }
