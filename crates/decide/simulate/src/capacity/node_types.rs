@@ -137,15 +137,13 @@ impl Model {
 /// The pods that run on each new node like this one: those of the DaemonSets of the input, and of DaemonSets that the input does not
 /// have but pods of. Nodes like an existing one also run the pods that it runs itself.
 fn daemons(inventory: &Inventory, options: &SimulationOptions, node: &Node, is_type: bool) -> Vec<Pod> {
-    let mut only_daemons = Inventory {
-        namespaces: inventory.namespaces.clone(),
-        workloads: inventory.workloads.clone(),
-        priority_classes: inventory.priority_classes.clone(),
-        runtime_classes: inventory.runtime_classes.clone(),
-        limit_ranges: inventory.limit_ranges.clone(),
-        placement_policies: inventory.placement_policies.clone(),
-        ..Inventory::default()
-    };
+    let mut only_daemons = Inventory::default();
+    only_daemons.namespaces.clone_from(&inventory.namespaces);
+    only_daemons.workloads.clone_from(&inventory.workloads);
+    only_daemons.priority_classes.clone_from(&inventory.priority_classes);
+    only_daemons.runtime_classes.clone_from(&inventory.runtime_classes);
+    only_daemons.limit_ranges.clone_from(&inventory.limit_ranges);
+    only_daemons.placement_policies.clone_from(&inventory.placement_policies);
     only_daemons.workloads.retain(|entry| entry.object.kind() == Kind::DaemonSet);
     let known = only_daemons.workloads.iter().map(|entry| entry.object.metadata().namespaced_name());
     let mut seen: HashSet<NamespacedName> = known.collect();

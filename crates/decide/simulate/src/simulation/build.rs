@@ -362,10 +362,8 @@ impl Simulation {
                     unmerge_label_keys(&mut pod);
                 }
                 is_new = expanded_from.is_some() || pod.spec.node_name.is_empty();
-                if is_new
-                    && self.creation.set_defaults(&mut pod)
-                    && let Some(raw) = &mut raw
-                {
+                let has_defaults = is_new && self.creation.set_defaults(&mut pod);
+                if let Some(raw) = raw.as_mut().filter(|_| has_defaults) {
                     write_resources(&pod, raw);
                 }
                 let class = pod.spec.priority_class_name.clone();
@@ -397,7 +395,10 @@ impl Simulation {
                 }
                 let name = || workload.clone().unwrap_or_else(|| format!("Pod {}", pod.key()));
                 self.warnings.extend(warnings.iter().map(|w| format!("{}: {w}", name())));
-                if denied.is_some() || !errors.is_empty() {
+                if has_defaults && !errors.is_empty() {
+                    // The workload is valid: its controller tries in vain to create pods.
+                    self.creation.note_invalid(&pod, &errors);
+                } else if denied.is_some() || !errors.is_empty() {
                     let object =
                         expanded_from.map_or_else(|| format!("Pod {}", pod.key()), Workload::to_string);
                     let path = expanded_from.map_or("", template_path);

@@ -15,7 +15,7 @@ use berth_control::limits;
 use berth_control::quota::{self, Uses};
 use berth_engine::Outcome;
 use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
-use berth_rules::admission::default_pod;
+use berth_rules::admission::{FieldError, default_pod};
 
 use super::rollout::ordinal;
 use super::state::Simulation;
@@ -36,6 +36,8 @@ pub(crate) struct Creation {
     ordered: HashMap<Key, Ordered>,
     /// The claims that controllers create with pods.
     claims: Arc<HashMap<NamespacedName, Vec<PersistentVolumeClaim>>>,
+    /// Pods that defaults of LimitRanges make invalid: the errors.
+    invalid: Arc<HashMap<NamespacedName, String>>,
     /// The pods that are not created so far, by workload: in order.
     waiting: BTreeMap<Key, BTreeMap<i64, NamespacedName>>,
     /// The workloads whose next pod may be created now.
@@ -177,6 +179,12 @@ impl Creation {
         limits::set_defaults(ranges, pod).is_some()
     }
 
+    /// What LimitRanges give a pod makes it invalid.
+    pub fn note_invalid(&mut self, pod: &Pod, errors: &[FieldError]) {
+        let errors = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        Arc::make_mut(&mut self.invalid).insert(pod.metadata.namespaced_name(), errors);
+    }
+
     /// The controller of a pod creates this claim before it.
     pub fn note_claim(&mut self, pod: &Pod, claim: &PersistentVolumeClaim) {
         let namespace = &pod.metadata.namespace;
@@ -191,6 +199,9 @@ impl Creation {
         let claims = self.claims.get(&pod.metadata.namespaced_name()).map_or(&[][..], Vec::as_slice);
         let ranges = self.limits(&pod.metadata.namespace);
         let by_limits = |message| Refusal { by: "LimitRange".to_owned(), message };
+        if let Some(errors) = self.invalid.get(&pod.metadata.namespaced_name()) {
+            return Err(by_limits(errors.clone()));
+        }
         claims.iter().try_for_each(|claim| limits::check_claim(ranges, claim)).map_err(by_limits)?;
         limits::check(ranges, pod).map_err(by_limits)?;
         let quotas = self.quotas.get(&pod.metadata.namespace).into_iter().flatten();

@@ -140,10 +140,16 @@ fn limit_ranges_were_ignored_offline() {
     // Two nodes of four cores have room for two pods of three.
     assert_eq!(counts(&placed(&(web(PLAIN) + &large))), (2, 1, 0, String::new()));
     assert_eq!(counts(&placed(&(web(ONE_CORE) + &large))), (3, 0, 0, String::new()));
-    let small = limits("{type: Container, max: {cpu: 500m}}");
-    let message = "not created: maximum cpu usage per Container is 500m, but request is 1";
-    let refused = counts(&placed(&(web(ONE_CORE) + &small)));
-    assert_eq!(refused, (0, 0, 3, message.to_owned()));
+    for (limit, message) in [
+        ("min: {cpu: 2}", "minimum cpu usage per Container is 2, but request is 1"),
+        (
+            "max: {cpu: 500m}",
+            "spec.containers[0].resources.requests: Invalid value: \"1\": must be less than or equal to cpu limit of 500m",
+        ),
+    ] {
+        let text = web(ONE_CORE) + &limits(&format!("{{type: Container, {limit}}}"));
+        assert_eq!(counts(&placed(&text)), (0, 0, 3, format!("not created: {message}")));
+    }
     // Defaults count for quotas.
     let of_cpu = quota("spec: {hard: {requests.cpu: 3}}");
     assert_eq!(counts(&placed(&(web(PLAIN) + &large + &of_cpu))).0, 1);
