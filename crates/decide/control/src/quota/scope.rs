@@ -88,3 +88,41 @@ fn crosses_namespaces(spec: &PodSpec) -> bool {
                 .any(|term| names_others(&term.pod_affinity_term))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn scopes_select_pods_by_what_they_say() {
+        let term = json!([{"topologyKey": "z", "labelSelector": {}, "namespaceSelector": {}}]);
+        let across = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
+        let named = |operator: &str, values: Value| json!({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": operator, "values": values}]}});
+        let scope = |name: &str| json!({"scopes": [name]});
+        let request = |name: &str| json!({"requests": {name: "1"}});
+        for (quota, pod, expected) in [
+            (json!({}), json!({}), true),
+            (scope("BestEffort"), json!({}), true),
+            (scope("BestEffort"), json!({"containers": [{"resources": request("cpu")}]}), false),
+            (scope("BestEffort"), json!({"containers": [{"resources": request("example.com/gpu")}]}), true),
+            (scope("BestEffort"), json!({"initContainers": [{"resources": request("memory")}]}), false),
+            (scope("NotBestEffort"), json!({"resources": request("memory")}), true),
+            (scope("Terminating"), json!({"activeDeadlineSeconds": 0}), true),
+            (scope("NotTerminating"), json!({}), true),
+            (scope("CrossNamespacePodAffinity"), json!({}), false),
+            (scope("CrossNamespacePodAffinity"), json!({"affinity": across}), true),
+            (json!({"scopes": ["BestEffort", "Terminating"]}), json!({}), false),
+            (named("In", json!(["high"])), json!({"priorityClassName": "high"}), true),
+            (named("In", json!(["high"])), json!({}), false),
+            (named("NotIn", json!(["high"])), json!({}), true),
+            (named("DoesNotExist", json!([])), json!({"priorityClassName": "high"}), false),
+            (scope("VolumeAttributesClass"), json!({}), false),
+        ] {
+            let (spec, pod) = (serde_json::from_value(quota.clone()), serde_json::from_value(pod.clone()));
+            let object = Scoped::of_pod(&pod.unwrap());
+            assert_eq!(matches(&spec.unwrap(), &object), expected, "{quota} {object:?}");
+        }
+    }
+}

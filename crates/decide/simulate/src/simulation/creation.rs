@@ -4,7 +4,6 @@
 //! A pod that is not created stays in the list of pods, with the reason. It is created once the reason is gone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 
 use berth_api::object::volume::PersistentVolumeClaim;
@@ -54,25 +53,11 @@ struct Quota {
 
 #[derive(Clone)]
 struct Ordered {
-    /// The ordinals that are not known to be available: the first of them may have become so.
-    open: Range<i64>,
     start: i64,
-    /// How often a pod had lost its node when this was found out.
+    /// The pods from the start to this ordinal are available.
+    available_to: i64,
+    /// How often a pod had lost its node when that was found out.
     n_vacated: usize,
-}
-
-/// Why a pod is not created.
-pub(crate) struct Refusal {
-    /// The object that refuses it, such as `ResourceQuota q`.
-    pub by: String,
-    /// The message of the API server.
-    pub message: String,
-}
-
-impl From<Refusal> for Unadmitted {
-    fn from(Refusal { by, message }: Refusal) -> Unadmitted {
-        Unadmitted::not_created(by, message)
-    }
 }
 
 /// Whether a pod of the input is there, so that quotas have been charged for it. One that names a node is taken for a running one.
@@ -194,32 +179,32 @@ impl Creation {
         }
     }
 
-    /// Why a new pod is refused, with its claims.
-    fn check(&self, pod: &Pod) -> Result<Vec<ResourceList>, Refusal> {
-        let claims = self.claims.get(&pod.metadata.namespaced_name()).map_or(&[][..], Vec::as_slice);
-        let ranges = self.limits(&pod.metadata.namespace);
-        let by_limits = |message| Refusal { by: "LimitRange".to_owned(), message };
-        if let Some(errors) = self.invalid.get(&pod.metadata.namespaced_name()) {
+    /// What quotas have used once a new pod and its claims are created, or why a LimitRange or a quota refuses one of them.
+    fn check(&self, pod: &Pod) -> Result<Vec<ResourceList>, Unadmitted> {
+        let (namespace, name) = (&pod.metadata.namespace, pod.metadata.namespaced_name());
+        let claims = self.claims.get(&name).map_or(&[][..], Vec::as_slice);
+        let ranges = self.limits(namespace);
+        let by_limits = |message| Unadmitted::not_created("LimitRange".to_owned(), message);
+        if let Some(errors) = self.invalid.get(&name) {
             return Err(by_limits(errors.clone()));
         }
         claims.iter().try_for_each(|claim| limits::check_claim(ranges, claim)).map_err(by_limits)?;
         limits::check(ranges, pod).map_err(by_limits)?;
-        let quotas = self.quotas.get(&pod.metadata.namespace).into_iter().flatten();
-        let used = quotas.map(|Quota { object, used }| {
-            let by_quota =
-                |message| Refusal { by: format!("ResourceQuota {}", object.metadata.name), message };
-            let mut after = used.clone();
-            let uses = Uses::of_pod(pod);
-            if quota::bounds(object, &uses) {
-                quota::check_amounts(object, pod).map_err(by_quota)?;
+        let Some(quotas) = self.quotas.get(namespace) else { return Ok(Vec::new()) };
+        let pod_uses = Uses::of_pod(pod);
+        let uses: Vec<Uses> = claims.iter().map(Uses::of_claim).chain([pod_uses.clone()]).collect();
+        let used = quotas.iter().map(|Quota { object, used }| {
+            let refused =
+                |why| Unadmitted::not_created(format!("ResourceQuota {}", object.metadata.name), why);
+            if quota::bounds(object, &pod_uses) {
+                quota::check_amounts(object, pod).map_err(refused)?;
             }
-            for uses in claims.iter().map(Uses::of_claim).chain([uses]) {
-                if quota::bounds(object, &uses) {
-                    let charged = quota::charge(object, || after.clone(), &uses.amounts).map_err(by_quota)?;
-                    after = charged.unwrap_or(after);
-                }
+            let mut used = used.clone();
+            for uses in uses.iter().filter(|uses| quota::bounds(object, uses)) {
+                let charged = quota::charge(object, || used.clone(), &uses.amounts).map_err(refused)?;
+                used = charged.unwrap_or(used);
             }
-            Ok(after)
+            Ok(used)
         });
         used.collect()
     }
@@ -228,14 +213,13 @@ impl Creation {
     ///
     /// # Errors
     /// A LimitRange or a quota refuses one of them: nothing is charged.
-    pub fn charge(&mut self, pod: &Pod) -> Result<(), Refusal> {
+    pub fn charge(&mut self, pod: &Pod) -> Result<(), Unadmitted> {
         let used = self.check(pod)?;
         if let Some(quotas) = self.quotas.get_mut(&pod.metadata.namespace) {
             quotas.iter_mut().zip(used).for_each(|(quota, used)| quota.used = used);
         }
-        let name = pod.metadata.namespaced_name();
-        if self.claims.contains_key(&name) {
-            Arc::make_mut(&mut self.claims).remove(&name);
+        if !self.claims.is_empty() {
+            Arc::make_mut(&mut self.claims).remove(&pod.metadata.namespaced_name());
         }
         Ok(())
     }
@@ -257,7 +241,7 @@ fn key_of(workload: &Workload) -> Key {
 fn ordered(workload: &Workload) -> Option<(Key, Ordered)> {
     let WorkloadSpec::StatefulSet(set) = &workload.spec else { return None };
     let start = set.spec.ordinals.as_ref().map_or(0, |ordinals| i64::from(ordinals.start));
-    let ordered = Ordered { open: start..i64::MAX, start, n_vacated: 0 };
+    let ordered = Ordered { start, available_to: start, n_vacated: 0 };
     (set.spec.pod_management_policy != "Parallel").then(|| (key_of(workload), ordered))
 }
 
@@ -272,18 +256,18 @@ impl Simulation {
     fn predecessor(&mut self, key: &Key, ordinal: i64) -> Option<String> {
         let mut ordered = self.creation.ordered.get(key)?.clone();
         if ordered.n_vacated != self.n_vacated {
-            (ordered.open.start, ordered.n_vacated) = (ordered.start, self.n_vacated);
+            (ordered.available_to, ordered.n_vacated) = (ordered.start, self.n_vacated);
         }
         let name = |ordinal: i64| Some(format!("{}-{ordinal}", key.1.split_once(' ')?.1));
         let mut waits_for = None;
-        for lower in ordered.open.start..ordinal {
+        for lower in ordered.available_to..ordinal {
             let lower_name = name(lower)?;
             let pod = self.pod(&key.0, &lower_name);
             if pod.is_none_or(|pod| !pod.is_available() || pod.pod.metadata.is_deleting()) {
                 waits_for = Some(lower_name);
                 break;
             }
-            ordered.open.start = lower + 1;
+            ordered.available_to = lower + 1;
         }
         self.creation.ordered.insert(key.clone(), ordered);
         waits_for
@@ -330,12 +314,12 @@ impl Simulation {
             return Err(Unadmitted::not_created_yet(&predecessor));
         }
         let pod = &self.pods[position].pod;
-        self.creation.charge(pod).map_err(Refusal::into)
+        self.creation.charge(pod)
     }
 
     /// Why no controller can create this pod now.
     pub(crate) fn refusal_of(&self, pod: &Pod) -> Option<Unadmitted> {
-        self.creation.check(pod).err().map(Refusal::into)
+        self.creation.check(pod).err()
     }
 
     /// Controllers try again to create pods where something has changed. Returns the positions of those that wait for a scheduler.

@@ -205,6 +205,17 @@ fn a_pod_that_is_gone_gives_its_part_of_the_quota_back() {
 }
 
 #[test]
+fn a_stateful_set_creates_evicted_pods_again_in_order() {
+    let before = nodes(3) + &workload("StatefulSet", "", ONE_PER_NODE);
+    let (mut what_if, _) = changed(&before, &Change::Drain("n1".to_owned()));
+    what_if.apply(&Change::Drain("n2".to_owned())).expect("the change is possible");
+    let outcome = what_if.run(|_, _| ()).expect("valid").outcome;
+    assert_eq!(outcome.unplaced.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["web-0"]);
+    assert_eq!(outcome.not_running[0].why.to_string(), "not created yet (waits for web-0)");
+    assert_eq!(outcome.not_running[0].pods, ["default/web-1"]);
+}
+
+#[test]
 fn a_rollout_is_stuck_where_the_quota_has_no_room_for_its_surge() {
     let spec = |unavailable: usize| {
         format!("strategy: {{rollingUpdate: {{maxSurge: 1, maxUnavailable: {unavailable}}}}},")
