@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use berth_schema::resource::{
-    LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource, SERVICES, STORAGE_CLASSES, of_kind,
+    LIMIT_RANGES, NAMESPACES, PERSISTENT_VOLUMES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource, SERVICES,
+    STORAGE_CLASSES, of_kind,
 };
 use berth_schema::{decode, type_of};
 use futures::{StreamExt as _, stream};
@@ -91,7 +92,7 @@ pub(crate) async fn import(api: &Api, objects: Vec<Value>) -> Result<Imported, I
         to_create.push((resource, stored_value(shown, value)));
     }
     // Namespaces first: watches see them before their objects.
-    let (namespaces, rest): (Vec<_>, Vec<_>) =
+    let (namespaces, mut rest): (Vec<_>, Vec<_>) =
         to_create.into_iter().partition(|(resource, _)| resource.plural == "namespaces");
     let uids: HashSet<String> = namespaces
         .iter()
@@ -115,20 +116,30 @@ pub(crate) async fn import(api: &Api, objects: Vec<Value>) -> Result<Imported, I
             source,
         })?;
     }
-    // Admission of the others reads them; services get addresses that no other has.
-    let first = [&LIMIT_RANGES, &PRIORITY_CLASSES, &RUNTIME_CLASSES, &STORAGE_CLASSES, &SERVICES];
-    let (first, rest): (Vec<_>, Vec<_>) =
-        rest.into_iter().partition(|(resource, _)| first.contains(resource));
-    for (resource, value) in first {
+    // One after the other: each gets an address that no other has.
+    let is_new_service =
+        |(resource, value): &(&Resource, Value)| **resource == SERVICES && is_written_by_hand(value);
+    for (resource, value) in rest.extract_if(.., |object| is_new_service(object)) {
         imported.count(put(api, resource, value, &uids).await?);
     }
+    // Admission of the others reads them, and claims find their volumes.
+    let first = [&LIMIT_RANGES, &PRIORITY_CLASSES, &RUNTIME_CLASSES, &STORAGE_CLASSES, &PERSISTENT_VOLUMES];
+    let (first, rest): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|(resource, _)| first.contains(resource));
     let uids = &uids;
-    let mut writes =
-        stream::iter(rest).map(|(resource, value)| put(api, resource, value, uids)).buffer_unordered(AT_ONCE);
-    while let Some(stored) = writes.next().await {
-        imported.count(stored?);
+    for objects in [first, rest] {
+        let writes = stream::iter(objects).map(|(resource, value)| put(api, resource, value, uids));
+        let mut writes = writes.buffer_unordered(AT_ONCE);
+        while let Some(stored) = writes.next().await {
+            imported.count(stored?);
+        }
     }
     Ok(imported)
+}
+
+/// Whether no API server has stored the object before.
+fn is_written_by_hand(value: &Value) -> bool {
+    value["metadata"]["creationTimestamp"].is_null()
 }
 
 fn namespace_of(value: &Value) -> &str {
@@ -156,7 +167,7 @@ async fn put(
             owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| uids.contains(uid)));
         }
     }
-    if value["metadata"]["creationTimestamp"].is_null() {
+    if is_written_by_hand(&value) {
         lifecycle::complete_written(&api.context(&User::admin(), resource.version), resource, &mut value);
     }
     if let Some(metadata) = object(&mut value, "metadata") {

@@ -15,7 +15,7 @@ use super::error::CapacityError;
 use super::price::Price;
 use super::read_label::ReadLabel;
 use super::room::NO_DOMAIN;
-use crate::simulation::{Fate, Simulation, SimulationOptions, node_like, recreate, slices_of};
+use crate::simulation::{Simulation, SimulationOptions, node_like, recreate, slices_of};
 use crate::what_if::find_node;
 
 /// The labels of zones and regions before Kubernetes 1.17.
@@ -139,12 +139,12 @@ impl Model {
 fn daemons(inventory: &Inventory, options: &SimulationOptions, node: &Node, is_type: bool) -> Vec<Pod> {
     let mut only_daemons = Inventory::default();
     only_daemons.namespaces.clone_from(&inventory.namespaces);
-    only_daemons.workloads.clone_from(&inventory.workloads);
+    let workloads = inventory.workloads.iter().filter(|entry| entry.object.kind() == Kind::DaemonSet);
+    only_daemons.workloads = workloads.cloned().collect();
     only_daemons.priority_classes.clone_from(&inventory.priority_classes);
     only_daemons.runtime_classes.clone_from(&inventory.runtime_classes);
     only_daemons.limit_ranges.clone_from(&inventory.limit_ranges);
     only_daemons.placement_policies.clone_from(&inventory.placement_policies);
-    only_daemons.workloads.retain(|entry| entry.object.kind() == Kind::DaemonSet);
     let known = only_daemons.workloads.iter().map(|entry| entry.object.metadata().namespaced_name());
     let mut seen: HashSet<NamespacedName> = known.collect();
     let source = SourceLocation::file("new nodes");
@@ -156,18 +156,19 @@ fn daemons(inventory: &Inventory, options: &SimulationOptions, node: &Node, is_t
         .map(|(simulation, _)| simulation.pods().iter().map(|pod| pod.pod.clone()).collect())
         .unwrap_or_default();
     let pods = inventory.pods.iter().map(|entry| &entry.object);
-    for pod in pods.filter(|pod| Fate::of(pod) == Fate::Gone && !pod.metadata.is_deleting()) {
+    for pod in pods.filter(|pod| pod.belongs_to_node() && !pod.metadata.is_deleting()) {
         let owner = pod.metadata.controller().filter(|owner| owner.kind == Kind::DaemonSet.name());
+        let owner = owner.map(|owner| NamespacedName::new(&pod.metadata.namespace, &owner.name));
+        let is_known = owner.as_ref().is_some_and(|owner| seen.contains(owner));
+        let is_on_node = !is_type && pod.spec.node_name == node.metadata.name;
+        if is_known || !is_on_node && (!is_type || owner.is_none()) {
+            continue;
+        }
         let mut pod = pod.clone();
-        let is_on_node = pod.spec.node_name == node.metadata.name && !is_type;
         recreate(&mut pod, None);
-        let runs = match owner.map(|owner| NamespacedName::new(&pod.metadata.namespace, &owner.name)) {
-            Some(owner) if seen.contains(&owner) => false,
-            Some(owner) if is_type => is_daemon_of(&mut pod, node) && seen.insert(owner),
-            _ => is_on_node,
-        };
-        if runs {
+        if is_on_node || is_daemon_of(&mut pod, node) {
             daemons.push(pod);
+            seen.extend(owner.filter(|_| is_type));
         }
     }
     daemons

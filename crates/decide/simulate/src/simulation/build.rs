@@ -258,9 +258,10 @@ impl Simulation {
         };
         let n_pods = expanded.len() + present.len();
         let is_left = |e: &Entry<Pod>| !expansion.deleted.contains(&e.object.metadata.namespaced_name());
-        let (present, deleted): (Vec<_>, Vec<_>) = present.into_iter().partition(is_left);
-        deleted.iter().for_each(|entry| simulation.creation.release(&entry.object));
-        let present = present.into_iter().map(|entry| InputPod {
+        for entry in present.iter().filter(|entry| !expansion.deleted.is_empty() && !is_left(entry)) {
+            simulation.creation.release(&entry.object);
+        }
+        let present = present.into_iter().filter(is_left).map(|entry| InputPod {
             entry,
             workload: None,
             expanded_from: None,
