@@ -1,15 +1,20 @@
-//! Import of a dump: objects are stored unchanged.
+//! Import of a dump: objects are stored unchanged. Those that a user wrote are completed as on creation.
 
 use std::collections::HashSet;
 
-use berth_schema::resource::{NAMESPACES, Resource, of_kind};
+use berth_schema::resource::{
+    LIMIT_RANGES, NAMESPACES, PERSISTENT_VOLUMES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource, SERVICES,
+    STORAGE_CLASSES, of_kind,
+};
+use berth_schema::{decode, type_of};
 use futures::{StreamExt as _, stream};
 use serde_json::Value;
 
 use crate::bootstrap::ensure_namespace;
-use crate::handlers::stored_value;
-use crate::lifecycle::default_object;
-use crate::store::{Change, Store, Write, WriteError, key};
+use crate::handlers::{Api, stored_value};
+use crate::lifecycle;
+use crate::request::User;
+use crate::store::{Change, Write, WriteError, key};
 use crate::strategy::fields::{default, object};
 use crate::strategy::metadata::{add_finalizer, now};
 
@@ -23,6 +28,9 @@ pub enum ImportError {
         /// Its kind; may be empty.
         kind: String,
     },
+    /// A field has the wrong type.
+    #[error("{kind} {name:?}: {source}: correct or remove it")]
+    Decode { kind: String, name: String, source: berth_schema::DecodeError },
     #[error("{kind} {name:?}: {source}")]
     Write {
         kind: String,
@@ -56,15 +64,17 @@ const AT_ONCE: usize = 512;
 
 /// Stores objects verbatim: uid, status and timestamps stay; only owner references to objects that are neither in the
 /// dump nor in the store are dropped, since garbage collection would delete their dependents. What every stored object
-/// has, and manifests written by hand lack, is added: defaults, uid, creation time, phase and finalizer of a namespace. Missing
+/// has, and manifests written by hand lack, is added: defaults, uid, creation time, phase and finalizer of a namespace. An object without
+/// a creation time is completed as one that is created: with what admission decides, such as the priority of a pod. Missing
 /// namespaces are created.
 ///
 /// # Errors
-/// An object has no name, or cannot be stored.
-pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Imported, ImportError> {
+/// An object has no name or a field of the wrong type, or cannot be stored.
+pub(crate) async fn import(api: &Api, objects: Vec<Value>) -> Result<Imported, ImportError> {
+    let store = &api.store;
     let mut imported = Imported::default();
     let mut to_create = Vec::with_capacity(objects.len());
-    for (index, value) in objects.into_iter().enumerate() {
+    for (index, mut value) in objects.into_iter().enumerate() {
         let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
         let shown = of_kind(&text("apiVersion"), &text("kind"));
         let Some((shown, resource)) = shown.and_then(|shown| Some((shown, shown.stored()?))) else {
@@ -74,10 +84,15 @@ pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Importe
         if key(&value).1.is_empty() {
             return Err(ImportError::NoName { index, kind: text("kind") });
         }
+        // As a request is read: numbers become quantities where the API has quantities.
+        if let Some(ty) = type_of(shown.group, shown.version, shown.kind).filter(|_| shown.custom.is_none()) {
+            let (kind, name) = (text("kind"), key(&value).1.to_owned());
+            decode(ty, &mut value).map_err(|source| ImportError::Decode { kind, name, source })?;
+        }
         to_create.push((resource, stored_value(shown, value)));
     }
     // Namespaces first: watches see them before their objects.
-    let (namespaces, rest): (Vec<_>, Vec<_>) =
+    let (namespaces, mut rest): (Vec<_>, Vec<_>) =
         to_create.into_iter().partition(|(resource, _)| resource.plural == "namespaces");
     let uids: HashSet<String> = namespaces
         .iter()
@@ -92,7 +107,7 @@ pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Importe
     needed.sort_unstable();
     needed.dedup();
     for (resource, value) in namespaces {
-        imported.count(put(store, resource, value, &uids).await?);
+        imported.count(put(api, resource, value, &uids).await?);
     }
     for name in needed {
         ensure_namespace(store, &name).await.map_err(|source| ImportError::Write {
@@ -101,14 +116,30 @@ pub(crate) async fn import(store: &Store, objects: Vec<Value>) -> Result<Importe
             source,
         })?;
     }
+    // One after the other: each gets an address that no other has.
+    let is_new_service =
+        |(resource, value): &(&Resource, Value)| **resource == SERVICES && is_written_by_hand(value);
+    for (resource, value) in rest.extract_if(.., |object| is_new_service(object)) {
+        imported.count(put(api, resource, value, &uids).await?);
+    }
+    // Admission of the others reads them, and claims find their volumes.
+    let first = [&LIMIT_RANGES, &PRIORITY_CLASSES, &RUNTIME_CLASSES, &STORAGE_CLASSES, &PERSISTENT_VOLUMES];
+    let (first, rest): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|(resource, _)| first.contains(resource));
     let uids = &uids;
-    let mut writes = stream::iter(rest)
-        .map(|(resource, value)| put(store, resource, value, uids))
-        .buffer_unordered(AT_ONCE);
-    while let Some(stored) = writes.next().await {
-        imported.count(stored?);
+    for objects in [first, rest] {
+        let writes = stream::iter(objects).map(|(resource, value)| put(api, resource, value, uids));
+        let mut writes = writes.buffer_unordered(AT_ONCE);
+        while let Some(stored) = writes.next().await {
+            imported.count(stored?);
+        }
     }
     Ok(imported)
+}
+
+/// Whether no API server has stored the object before.
+fn is_written_by_hand(value: &Value) -> bool {
+    value["metadata"]["creationTimestamp"].is_null()
 }
 
 fn namespace_of(value: &Value) -> &str {
@@ -117,7 +148,7 @@ fn namespace_of(value: &Value) -> &str {
 
 /// Stores one object; returns whether it is new.
 async fn put(
-    store: &Store,
+    api: &Api,
     resource: &'static Resource,
     mut value: Value,
     uids: &HashSet<String>,
@@ -132,13 +163,18 @@ async fn put(
         if metadata.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
             metadata.insert("uid".to_owned(), Value::from(uuid::Uuid::new_v4().to_string()));
         }
-        default(metadata, "creationTimestamp", now());
         if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
             owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| uids.contains(uid)));
         }
     }
+    if is_written_by_hand(&value) {
+        lifecycle::complete_written(&api.context(&User::admin(), resource.version), resource, &mut value);
+    }
+    if let Some(metadata) = object(&mut value, "metadata") {
+        default(metadata, "creationTimestamp", now());
+    }
     // The first update would set them, and change what it may not.
-    default_object(resource, &mut value);
+    lifecycle::default_object(resource, &mut value);
     if *resource == NAMESPACES && value["metadata"]["deletionTimestamp"].is_null() {
         add_finalizer(&mut value, "spec", "kubernetes");
         if let Some(status) = object(&mut value, "status") {
@@ -148,7 +184,7 @@ async fn put(
     let kind = resource.kind.to_owned();
     let (namespace, name) = key(&value);
     let name = format!("{namespace}/{name}");
-    match store.write(Write { resource, change: Change::Import, object: value.into() }).await {
+    match api.store.write(Write { resource, change: Change::Import, object: value.into() }).await {
         Ok(_) => Ok(true),
         Err(WriteError::AlreadyExists) => Ok(false),
         Err(source) => Err(ImportError::Write { kind, name, source }),

@@ -2,4 +2,6 @@
 //! simulations run them on their own state. Objects in, what to write out; no clock, no I/O.
 
 pub mod budget;
+pub mod limits;
+pub mod quota;
 pub mod taints;

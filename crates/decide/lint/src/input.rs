@@ -317,6 +317,8 @@ fn objects(inventory: &Inventory) -> Vec<Object<'_>> {
     add(&mut objects, &inventory.runtime_classes);
     add(&mut objects, &inventory.pod_disruption_budgets);
     add(&mut objects, &inventory.horizontal_pod_autoscalers);
+    add(&mut objects, &inventory.limit_ranges);
+    add(&mut objects, &inventory.resource_quotas);
     add(&mut objects, &inventory.pod_groups);
     add(&mut objects, &inventory.placement_policies);
     add(&mut objects, &inventory.volume_objects);

@@ -229,22 +229,26 @@ pub struct Summary {
     pub rejected: usize,
     /// Number of pods that wait for a node that does not exist.
     pub waiting: usize,
+    /// Number of pods that their controllers cannot create so far.
+    pub not_created: usize,
 }
 
 impl Summary {
     fn of(side: &Side) -> Summary {
         let pods = side.simulation.pods();
         let placed: Vec<_> = pods.iter().filter_map(|pod| pod.node()).collect();
-        let n_unadmitted = |waits| {
-            pods.iter().filter(|pod| pod.unadmitted.as_ref().is_some_and(|why| why.waits() == waits)).count()
+        let n_unadmitted = |state| {
+            let is_counted = |pod: &&SimulatedPod| pod.unadmitted.as_ref().is_some_and(|why| why.counted_as() == state);
+            pods.iter().filter(is_counted).count()
         };
         Summary {
             nodes: side.nodes.len(),
             used_nodes: placed.iter().collect::<BTreeSet<_>>().len(),
             placed: placed.len(),
             unplaced: pods.iter().filter(|pod| pod.is_unplaced()).count(),
-            rejected: n_unadmitted(false),
-            waiting: n_unadmitted(true),
+            rejected: n_unadmitted(UnadmittedState::Rejected),
+            waiting: n_unadmitted(UnadmittedState::Waiting),
+            not_created: n_unadmitted(UnadmittedState::NotCreated),
         }
     }
 }

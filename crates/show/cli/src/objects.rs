@@ -8,7 +8,7 @@ use berth_api::read::Kind;
 use berth_api::syntax::format::abbreviated;
 use berth_api::syntax::format::{MAX_SUGGESTIONS, not_in_input};
 use berth_rules::Selector;
-use berth_simulate::{SimulatedPod, Simulation};
+use berth_simulate::{SimulatedPod, Simulation, UnadmittedState};
 
 use crate::error::CliError;
 
@@ -43,7 +43,14 @@ impl Found {
     /// Namespace and name of the pod that shows best what happens to all: the last pending pod, else the first.
     pub fn pod_to_explain(&self, simulation: &Simulation) -> Result<(String, String), CliError> {
         let pods = || self.pods.iter().map(|i| &simulation.pods()[*i]);
-        let pod = pods().rfind(|pod| !pod.was_running).or_else(|| pods().next());
+        // Of pods that are created one after the other, it is the one that the others wait for.
+        let waits_for = pods().find(|pod| pod.is_unadmitted(UnadmittedState::NotCreated)).and_then(|_| {
+            let mut played = simulation.clone();
+            played.run(|_, _| ());
+            self.pods.iter().copied().rfind(|i| played.pods()[*i].is_unplaced())
+        });
+        let pod = waits_for.map(|i| &simulation.pods()[i]);
+        let pod = pod.or_else(|| pods().rfind(|pod| !pod.was_running)).or_else(|| pods().next());
         let pod = pod.ok_or_else(|| CliError::NotFound(format!("{} has no pods", self.name)))?;
         Ok((pod.pod.metadata.namespace.clone(), pod.pod.metadata.name.clone()))
     }

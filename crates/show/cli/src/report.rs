@@ -44,7 +44,7 @@ struct PodReport<'a> {
 }
 
 /// Whether the pod has a node: from the input, from the input but not in it, from the simulation, or none. Of the latter, whether
-/// it names one that rejects it or does not exist.
+/// it names one that rejects it or does not exist, or is not created.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum State {
@@ -54,6 +54,7 @@ enum State {
     Unplaced,
     Rejected,
     Waiting,
+    NotCreated,
 }
 
 impl<'a> Report<'a> {
@@ -69,10 +70,11 @@ impl<'a> Report<'a> {
                     Some(node) if !simulation.has_node(node) => State::Orphaned,
                     Some(_) if p.was_running => State::Running,
                     Some(_) => State::Placed,
-                    None => match p.unadmitted.as_ref().map(|why| why.waits()) {
+                    None => match p.unadmitted.as_ref().map(|why| why.counted_as()) {
                         None => State::Unplaced,
-                        Some(false) => State::Rejected,
-                        Some(true) => State::Waiting,
+                        Some(UnadmittedState::Rejected) => State::Rejected,
+                        Some(UnadmittedState::Waiting | UnadmittedState::Unbound) => State::Waiting,
+                        Some(UnadmittedState::NotCreated) => State::NotCreated,
                     },
                 },
                 node,

@@ -33,6 +33,8 @@ pub struct Summary {
     pub n_rejected: usize,
     /// Number of pods that wait for a node that does not exist.
     pub n_waiting: usize,
+    /// Number of pods that their controllers cannot create so far.
+    pub n_not_created: usize,
     /// The node label whose values are the domains.
     pub topology_key: String,
     /// The values of the topology key on the nodes.
@@ -53,6 +55,8 @@ pub struct WorkloadSummary {
     pub n_rejected: usize,
     /// Number of its pods that wait for a node that does not exist.
     pub n_waiting: usize,
+    /// Number of its pods that are not created so far.
+    pub n_not_created: usize,
     pub by_domain: BTreeMap<String, usize>,
     /// Number of its pods on nodes without the label, or on nodes that do not exist.
     pub n_without_domain: usize,
@@ -96,6 +100,7 @@ impl Summary {
             n_unplaced: 0,
             n_rejected: 0,
             n_waiting: 0,
+            n_not_created: 0,
             topology_key: topology_key.to_owned(),
             domains: simulation.domains(topology_key),
             workloads: Vec::new(),
@@ -107,6 +112,7 @@ impl Summary {
             n_unplaced: 0,
             n_rejected: 0,
             n_waiting: 0,
+            n_not_created: 0,
             by_domain: BTreeMap::new(),
             n_without_domain: 0,
         };
@@ -124,10 +130,17 @@ impl Summary {
                 (Some(_), true) => summary.n_running += 1,
                 (Some(_), false) => summary.n_placed += 1,
                 (None, _) => {
-                    let (of_all, of_workload) = match pod.unadmitted.as_ref().map(|why| why.waits()) {
+                    let (of_all, of_workload) = match pod.unadmitted.as_ref().map(|why| why.counted_as()) {
                         None => (&mut summary.n_unplaced, &mut workload.n_unplaced),
-                        Some(false) => (&mut summary.n_rejected, &mut workload.n_rejected),
-                        Some(true) => (&mut summary.n_waiting, &mut workload.n_waiting),
+                        Some(UnadmittedState::Rejected) => {
+                            (&mut summary.n_rejected, &mut workload.n_rejected)
+                        }
+                        Some(UnadmittedState::Waiting | UnadmittedState::Unbound) => {
+                            (&mut summary.n_waiting, &mut workload.n_waiting)
+                        }
+                        Some(UnadmittedState::NotCreated) => {
+                            (&mut summary.n_not_created, &mut workload.n_not_created)
+                        }
                     };
                     *of_all += 1;
                     *of_workload += 1;
@@ -143,7 +156,7 @@ impl Summary {
 
     /// Number of pods that do not run.
     pub fn n_not_running(&self) -> usize {
-        self.n_unplaced + self.n_rejected + self.n_waiting
+        self.n_unplaced + self.n_rejected + self.n_waiting + self.n_not_created
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use berth_engine::{Outcome, Verdict};
-use berth_simulate::PendingDecision;
+use berth_simulate::{PendingDecision, UnadmittedState};
 use jiff::Timestamp;
 
 use crate::State;
@@ -52,6 +52,9 @@ pub(crate) fn pending_groups(state: &mut State) -> Vec<PendingGroup> {
                 decision.bottleneck.as_ref().map_or_else(|| cause(&decision.outcome), cause_of),
                 reason(decision),
             ),
+            None if pod.is_unadmitted(UnadmittedState::NotCreated) => {
+                ("Not created".to_owned(), pod.outcome.message().into_owned())
+            }
             None if pod.unadmitted.is_some() => ("Named node".to_owned(), pod.outcome.message().into_owned()),
             None => (cause(&pod.outcome), pod.outcome.message().into_owned()),
         };

@@ -19,6 +19,7 @@ mod workload;
 use berth_schema::resource::Resource;
 
 pub use extension::CUSTOM_RESOURCE_FINALIZER;
+pub use pod::write_resources;
 
 use crate::strategy::Strategy;
 use crate::table::columns::{Columns, DEFAULT};

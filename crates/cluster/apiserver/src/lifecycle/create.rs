@@ -2,7 +2,7 @@
 
 use berth_rules::admission::Operation;
 use berth_schema::resource::{NAMESPACES, Resource};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{limit_range, node_restriction};
 use crate::kinds;
@@ -37,6 +37,34 @@ pub fn prepare_create(
 /// Sets the defaults of the kind in an object.
 pub fn default_object(resource: &Resource, value: &mut Value) {
     kinds::strategy(resource).default(value);
+}
+
+/// Completes an object that a user wrote and that is imported, as if it were created. What the user wrote of its status stays, and the
+/// beginning of its deletion. If it is not valid, it only gets defaults.
+pub fn complete_written(context: &Context<'_>, resource: &Resource, value: &mut Value) {
+    let mut created = value.clone();
+    let uid = metadata::uid(value).to_owned();
+    if prepare_create(context, resource, &uid, &mut created).is_err() {
+        return;
+    }
+    let mut admitted = created.clone();
+    let strategy = kinds::strategy(resource);
+    if strategy.admit_create(context, resource, &mut admitted, &mut Vec::new()).is_ok() {
+        created = admitted;
+    }
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+        if let Some(written) = value["metadata"].get(field) {
+            created["metadata"][field] = written.clone();
+        }
+    }
+    if let Some(written) = value["status"].as_object() {
+        let status = &mut created["status"];
+        if !status.is_object() {
+            *status = json!({});
+        }
+        written.iter().for_each(|(field, written)| status[field] = written.clone());
+    }
+    *value = created;
 }
 
 /// Refuses a new object, or completes what admission decides about it.

@@ -11,7 +11,9 @@ mod node_restriction;
 mod tests;
 mod update;
 
-pub use create::{admit_create, default_object, dependents, prepare_create, refuse_claimed};
+pub use create::{
+    admit_create, complete_written, default_object, dependents, prepare_create, refuse_claimed,
+};
 pub use delete::{admit_delete, begin_deletion, is_finished};
 pub use node_restriction::admit as restrict_node;
 pub use update::{admit_update, prepare_update};

@@ -157,7 +157,7 @@ impl ApiServer {
     /// # Errors
     /// An object has no name, or cannot be stored; those before it are.
     pub async fn import(&self, objects: Vec<Value>) -> Result<Imported, ImportError> {
-        import::import(&self.state.api.store, objects).await
+        import::import(&self.state.api, objects).await
     }
 
     /// Ends watches, waits for open requests, closes the store, and removes temporary files.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use berth_api::object::ResourceList;
 use berth_api::syntax::quantity::Quantity;
 use berth_rules::admission::shortened;
 use berth_schema::resource::Resource;
@@ -45,6 +46,20 @@ pub fn items<'v>(value: &'v Value, key: &str) -> &'v [Value] {
 /// The mutable items of a list; none if it is absent.
 pub fn items_mut<'v>(value: &'v mut Value, key: &str) -> &'v mut [Value] {
     value.get_mut(key).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
+}
+
+/// Sets quantities that the field does not have, or has otherwise.
+pub fn set_quantities(resources: &mut Value, key: &str, quantities: &ResourceList) {
+    if quantities.is_empty() {
+        return;
+    }
+    let Some(raw) = object(resources, key) else { return };
+    for (name, amount) in quantities {
+        let same = raw.get(name).is_some_and(|value| quantity(value) == Some(*amount));
+        if !same {
+            raw.insert(name.clone(), Value::from(amount.to_string()));
+        }
+    }
 }
 
 /// Whether a field is absent, null, or empty.

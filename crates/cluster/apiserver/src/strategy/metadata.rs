@@ -24,6 +24,11 @@ pub fn name(value: &Value) -> &str {
     text(value, "/metadata/name")
 }
 
+/// The uid of an object; empty if it has none.
+pub fn uid(value: &Value) -> &str {
+    text(value, "/metadata/uid")
+}
+
 /// The current time, as objects write it.
 pub fn now() -> String {
     rfc3339(jiff::Timestamp::now())

@@ -14,7 +14,6 @@ mod topology_labels;
 pub mod typed;
 pub mod webhook_check;
 
-pub use fields::{items, text};
 pub use interface::{Context, Lookup, Strategy};
 pub use metadata::{add_labels, generate_name, now};
 pub use topology_labels::add_topology_labels;

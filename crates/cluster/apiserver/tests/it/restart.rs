@@ -239,3 +239,93 @@ async fn imported_objects_without_a_creation_time_get_one() {
     assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
     assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "team");
 }
+
+#[tokio::test]
+async fn imported_objects_of_hand_written_files_could_not_be_changed() {
+    let server = server().await;
+    let client = admin(&server);
+    let container =
+        json!({"name": "c", "image": "i", "resources": {"limits": {"cpu": 1, "memory": 1048576}}});
+    let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}});
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": 1073741824}}});
+    let selector = json!({"matchLabels": {"app": "a"}});
+    let object = |api_version: &str, kind: &str, fields: Value| {
+        let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "o", "namespace": "default"}});
+        json_patch::merge(&mut object, &fields);
+        object
+    };
+    let spread = json!({"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector,
+        "matchLabelKeys": ["v"]});
+    let pod = json!({"metadata": {"labels": {"app": "a", "v": "1"}}, "status": {"phase": "Running", "podIP": "10.0.0.1"},
+        "spec": {"containers": [container], "nodeName": "n", "priorityClassName": "high", "topologySpreadConstraints": [spread]}});
+    let mut of_job = template.clone();
+    of_job["spec"]["restartPolicy"] = "Never".into();
+    let set = json!({"selector": selector, "serviceName": "s", "template": template,
+        "volumeClaimTemplates": [{"metadata": {"name": "d"}, "spec": claim}]});
+    let volume = json!({"capacity": {"storage": 1073741824}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/d"}});
+    let objects = [
+        ("/api/v1/namespaces/default/pods/o", object("v1", "Pod", pod)),
+        (
+            "/apis/apps/v1/namespaces/default/statefulsets/o",
+            object("apps/v1", "StatefulSet", json!({"spec": set})),
+        ),
+        (
+            "/apis/batch/v1/namespaces/default/jobs/o",
+            object("batch/v1", "Job", json!({"spec": {"template": of_job}})),
+        ),
+        (
+            "/api/v1/namespaces/default/persistentvolumeclaims/o",
+            object("v1", "PersistentVolumeClaim", json!({"spec": claim})),
+        ),
+        ("/api/v1/persistentvolumes/o", object("v1", "PersistentVolume", json!({"spec": volume}))),
+        (
+            "/apis/storage.k8s.io/v1/storageclasses/o",
+            object(
+                "storage.k8s.io/v1",
+                "StorageClass",
+                json!({"provisioner": "p", "allowVolumeExpansion": null}),
+            ),
+        ),
+        (
+            "/apis/node.k8s.io/v1/runtimeclasses/o",
+            object(
+                "node.k8s.io/v1",
+                "RuntimeClass",
+                json!({"handler": "h", "overhead": {"podFixed": {"cpu": 1}}}),
+            ),
+        ),
+        (
+            "/apis/scheduling.k8s.io/v1/priorityclasses/high",
+            object(
+                "scheduling.k8s.io/v1",
+                "PriorityClass",
+                json!({"metadata": {"name": "high"}, "value": 100}),
+            ),
+        ),
+    ];
+    server.import(objects.iter().map(|(_, object)| object.clone()).collect()).await.unwrap();
+    for (path, _) in &objects {
+        let (code, answer) = merge(&client, path, &json!({"metadata": {"labels": {"x": "y"}}})).await;
+        assert!(code.is_success(), "{path}: {answer}");
+    }
+    let (_, pod) = get(&client, objects[0].0).await;
+    let (spec, status) = (&pod["spec"], &pod["status"]);
+    assert_eq!((&spec["priority"], &spec["tolerations"][0]["tolerationSeconds"]), (&json!(100), &json!(300)));
+    assert_eq!(
+        spec["topologySpreadConstraints"][0]["labelSelector"]["matchExpressions"],
+        json!([{"key": "v", "operator": "In", "values": ["1"]}])
+    );
+    // What the file says of the status stays.
+    assert_eq!(
+        (&status["phase"], &status["podIP"], &status["qosClass"]),
+        (&json!("Running"), &json!("10.0.0.1"), &json!("Guaranteed"))
+    );
+    let (_, job) = get(&client, objects[2].0).await;
+    assert_eq!(
+        job["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"], job["metadata"]["uid"],
+        "{job}"
+    );
+    let wrong = object("v1", "Pod", json!({"spec": {"containers": {}}}));
+    let refused = server.import(vec![wrong]).await.unwrap_err().to_string();
+    assert!(refused.starts_with("Pod \"o\": ") && refused.contains("PodSpec.spec.containers"), "{refused}");
+}

@@ -252,7 +252,7 @@ mod tests {
             (vec![("a", "NoExecute")], vec![tolerate("a", json!(null))], Leaves::Never),
             (vec![("a", "NoExecute")], vec![tolerate("a", json!(300))], at(300)),
             (vec![("a", "NoExecute")], vec![tolerate("a", json!(0))], Leaves::Now),
-            (vec![("a", "NoExecute")], vec![tolerate("a", json!(300)), tolerate("a", json!(60))], at(60)),
+            (vec![("a", "NoExecute")], vec![tolerate("a", json!(300)), tolerate("a", json!(60))], at(300)),
             (vec![("a", "NoExecute"), ("b", "NoExecute")], vec![tolerate("a", json!(9))], Leaves::Now),
             (
                 vec![("a", "NoExecute"), ("b", "NoExecute")],

@@ -37,7 +37,7 @@ pub const SPEC_FIELDS: [&str; 18] = [
 ];
 
 /// The fields of `spec` that are read for other reasons.
-pub const OTHER_SPEC_FIELDS: [&str; 2] = ["runtimeClassName", "os"];
+pub const OTHER_SPEC_FIELDS: [&str; 3] = ["runtimeClassName", "os", "activeDeadlineSeconds"];
 
 /// The lists of containers in `spec`. Of each container, placement reads the [`CONTAINER_FIELDS`].
 pub const CONTAINERS: [&str; 2] = ["containers", "initContainers"];

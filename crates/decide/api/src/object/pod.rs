@@ -177,6 +177,9 @@ pub struct PodSpec {
     pub resource_claims: Shared<Vec<PodResourceClaim>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_group: Option<PodSchedulingGroup>,
+    /// The pod ends then: scopes of ResourceQuotas read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_deadline_seconds: Option<i64>,
 }
 
 impl PodSpec {
@@ -204,12 +207,13 @@ impl PodSpec {
             os,
             resource_claims,
             scheduling_group,
+            active_deadline_seconds,
         } = self;
         (
             (node_selector, affinity, tolerations, topology_spread_constraints, volumes),
             (containers, init_containers, overhead, resources, resource_claims, scheduling_gates),
             (scheduler_name, priority, priority_class_name, preemption_policy, runtime_class_name),
-            (host_network, host_users, os, scheduling_group),
+            (host_network, host_users, os, scheduling_group, active_deadline_seconds),
         )
     }
 }

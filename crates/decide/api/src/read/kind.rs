@@ -32,6 +32,8 @@ pub enum Kind {
     CoschedulingPodGroup,
     PodDisruptionBudget,
     HorizontalPodAutoscaler,
+    LimitRange,
+    ResourceQuota,
     /// An object that decides where pods with volumes may run.
     Volume(VolumeKind),
     /// An object of dynamic resource allocation.
@@ -69,6 +71,8 @@ impl Kind {
             (COSCHEDULING_GROUP, "PodGroup") => Kind::CoschedulingPodGroup,
             ("policy", "PodDisruptionBudget") => Kind::PodDisruptionBudget,
             ("autoscaling", "HorizontalPodAutoscaler") => Kind::HorizontalPodAutoscaler,
+            ("", "LimitRange") => Kind::LimitRange,
+            ("", "ResourceQuota") => Kind::ResourceQuota,
             ("resource.k8s.io", "ResourceSlice") => Kind::Device(DeviceKind::ResourceSlice),
             ("resource.k8s.io", "DeviceClass") => Kind::Device(DeviceKind::DeviceClass),
             ("resource.k8s.io", "ResourceClaim") => Kind::Device(DeviceKind::ResourceClaim),
@@ -142,6 +146,8 @@ impl Kind {
             Kind::CoschedulingPodGroup => resource::COSCHEDULING_POD_GROUPS,
             Kind::PodDisruptionBudget => resource::POD_DISRUPTION_BUDGETS,
             Kind::HorizontalPodAutoscaler => resource::HORIZONTAL_POD_AUTOSCALERS,
+            Kind::LimitRange => resource::LIMIT_RANGES,
+            Kind::ResourceQuota => resource::RESOURCE_QUOTAS,
             Kind::PlacementPolicy => resource::PLACEMENT_POLICIES,
             Kind::ClusterPlacementPolicy => resource::CLUSTER_PLACEMENT_POLICIES,
             Kind::Volume(kind) => kind.resource(),

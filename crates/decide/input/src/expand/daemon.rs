@@ -41,6 +41,18 @@ pub(super) fn should_run_on(pod: &Pod, node: &Node) -> bool {
         }
 }
 
+/// Takes the node that a daemon pod is bound or pinned to out of it. Returns whether its controller creates such a pod for this node, as
+/// far as the pod says.
+pub fn is_daemon_of(pod: &mut Pod, node: &Node) -> bool {
+    pod.spec.node_name.clear();
+    if let Some(affinity) = &mut pod.spec.affinity
+        && let Some(affinity) = &mut affinity.node_affinity
+    {
+        affinity.required_during_scheduling_ignored_during_execution = None;
+    }
+    should_run_on(pod, node)
+}
+
 /// The node that a daemon pod is bound or pinned to.
 pub fn target_node(pod: &Pod) -> Option<&str> {
     if !pod.spec.node_name.is_empty() {

@@ -32,7 +32,7 @@ mod selector;
 mod template;
 
 pub use berth_api::object::group::POD_TEMPLATE_HASH;
-pub use daemon::{daemon_tolerations, target_node};
+pub use daemon::{daemon_tolerations, is_daemon_of, target_node};
 pub use deletion_order::{DELETION_COST, Replica};
 pub use earlier::find_earlier_templates;
 pub use error::ExpandError;

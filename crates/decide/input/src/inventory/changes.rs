@@ -47,6 +47,8 @@ impl Inventory {
             Kind::CompositePodGroup => remove(&mut self.composite_pod_groups, order),
             Kind::PodDisruptionBudget => remove(&mut self.pod_disruption_budgets, order),
             Kind::HorizontalPodAutoscaler => remove(&mut self.horizontal_pod_autoscalers, order),
+            Kind::LimitRange => remove(&mut self.limit_ranges, order),
+            Kind::ResourceQuota => remove(&mut self.resource_quotas, order),
             Kind::Volume(_) => remove(&mut self.volume_objects, order),
             Kind::Device(_) => remove(&mut self.device_objects, order),
             Kind::PlacementPolicy | Kind::ClusterPlacementPolicy => {

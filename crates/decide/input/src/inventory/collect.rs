@@ -13,9 +13,10 @@ use crate::policy::PlacementPolicy;
 use berth_api::object::device::ResourceClaimStatus;
 use berth_api::object::group::{CompositePodGroup, GroupWorkload, PodGroup};
 use berth_api::object::{
-    CronJob, DeviceClass, DeviceObject, HorizontalPodAutoscaler, Job, Monitor, Namespace, NetworkPolicy,
-    Node, ObjectMeta, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass,
-    ReplicationController, RuntimeClass, Service, Shared, VolumeObject, Workload as WorkloadObject,
+    CronJob, DeviceClass, DeviceObject, HorizontalPodAutoscaler, Job, LimitRange, Monitor, Namespace,
+    NetworkPolicy, Node, ObjectMeta, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass,
+    ReplicationController, ResourceQuota, ResourceQuotaStatus, RuntimeClass, Service, Shared, VolumeObject,
+    Workload as WorkloadObject,
 };
 use berth_api::read::document::Object;
 use berth_api::read::manifest::{DEFAULT_NAMESPACE, display_name};
@@ -47,6 +48,8 @@ pub struct Inventory {
     pub runtime_classes: Vec<Entry<RuntimeClass>>,
     pub pod_disruption_budgets: Vec<Entry<PodDisruptionBudget>>,
     pub horizontal_pod_autoscalers: Vec<Entry<HorizontalPodAutoscaler>>,
+    pub limit_ranges: Vec<Entry<LimitRange>>,
+    pub resource_quotas: Vec<Entry<ResourceQuota>>,
     /// Pod groups of both API groups.
     pub pod_groups: Vec<Entry<PodGroup>>,
     pub composite_pod_groups: Vec<Entry<CompositePodGroup>>,
@@ -152,6 +155,8 @@ impl Inventory {
         index.add(&mut self.runtime_classes, |o| (Kind::RuntimeClass, &o.metadata));
         index.add(&mut self.pod_disruption_budgets, |o| (Kind::PodDisruptionBudget, &o.metadata));
         index.add(&mut self.horizontal_pod_autoscalers, |o| (Kind::HorizontalPodAutoscaler, &o.metadata));
+        index.add(&mut self.limit_ranges, |o| (Kind::LimitRange, &o.metadata));
+        index.add(&mut self.resource_quotas, |o| (Kind::ResourceQuota, &o.metadata));
         index.add(&mut self.pod_groups, |o| {
             let kind = if o.controller.is_some() { "Workload" } else { "PodGroup" };
             (Kind::of(&o.api_version, kind).unwrap_or(Kind::PodGroup), &o.metadata)
@@ -296,6 +301,18 @@ impl Inventory {
             Kind::HorizontalPodAutoscaler => {
                 let entry = self.take(kind, manifest, |o: &mut HorizontalPodAutoscaler| &mut o.metadata)?;
                 put(&mut self.horizontal_pod_autoscalers, entry);
+            }
+            Kind::LimitRange => {
+                let entry = self.take(kind, manifest, |o: &mut LimitRange| &mut o.metadata)?;
+                put(&mut self.limit_ranges, entry);
+            }
+            Kind::ResourceQuota => {
+                let entry = self.take(kind, manifest, |o: &mut ResourceQuota| &mut o.metadata)?;
+                if let Some((quota, earlier)) = put(&mut self.resource_quotas, entry)
+                    && quota.status == ResourceQuotaStatus::default()
+                {
+                    quota.status = earlier.status;
+                }
             }
             Kind::PodGroup | Kind::CoschedulingPodGroup => {
                 let entry = self.take(kind, manifest, |o: &mut PodGroup| &mut o.metadata)?;

@@ -54,7 +54,11 @@ fn not_running(input: &LintInput<'_>) -> Vec<NotRunning> {
     while input.work.spend(n_pods) {
         let options = SimulationOptions { settings: input.settings.clone(), ..SimulationOptions::default() };
         match Simulation::of_valid(inventory.clone(), options) {
-            Ok((simulation, _)) => return simulation.not_running(),
+            Ok((simulation, _)) => {
+                let mut groups = simulation.not_running();
+                groups.retain(|group| group.why.state != UnadmittedState::NotCreated);
+                return groups;
+            }
             Err(ExpandError::Field { place, .. }) => {
                 inventory.workloads.retain(|entry| entry.source != place)
             }
@@ -88,7 +92,7 @@ fn message(subject: &Subject<'_>, NotRunning { why, pods, .. }: &NotRunning) -> 
         (UnadmittedState::Rejected, n_pods, n) if !subject.template.is_empty() && n_pods > 1 => {
             format!("{node} rejects {n} of {n_pods} pods: {}: {}", reason(why), why.message)
         }
-        (UnadmittedState::Rejected, ..) => {
+        (UnadmittedState::Rejected | UnadmittedState::NotCreated, ..) => {
             format!("{node} rejects the pod: {}: {}", reason(why), why.message)
         }
     }

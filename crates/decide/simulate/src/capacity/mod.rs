@@ -31,6 +31,7 @@ pub use self::read_label::ReadLabel;
 use self::read_label::read_labels;
 pub use self::subject::Subject;
 use crate::explanation::EXPLAIN_STEPS;
+use crate::simulation::creation::count_used;
 use crate::simulation::{Simulation, SimulationOptions, Unadmitted};
 use crate::what_if::place_new;
 
@@ -121,11 +122,12 @@ pub fn capacity(
     request: &CapacityRequest,
 ) -> Result<(Capacity, Simulation), CapacityError> {
     options.add_simulated_nodes(&mut inventory);
+    count_used(&mut inventory);
     if inventory.workloads.iter().any(|entry| entry.object.replaced.is_some()) {
         place_new(&mut inventory, options, Timestamp::UNIX_EPOCH)?;
     }
     let models = match &request.target {
-        Some(target) => Model::all(&inventory, target, &request.topology_key)?,
+        Some(target) => Model::all(&inventory, options, target, &request.topology_key)?,
         None => Vec::new(),
     };
     let subject = subject.prepare(&mut inventory)?;
@@ -168,8 +170,10 @@ pub fn capacity(
     let next = room.replica(placed.len()).filter(|_| is_limited);
     let pod = room.replicas.get(if subject.has_claims { placed.len() } else { 0 });
     let budget = WorkBudget::new(EXPLAIN_STEPS);
-    let unadmitted = next.as_ref().and_then(|next| room.unadmitted(next));
-    let explanation = next.zip(pod).filter(|_| room.node.is_none());
+    let refused = pod.filter(|_| is_limited).and_then(|pod| room.simulation.refusal_of(pod));
+    let is_refused = refused.is_some();
+    let unadmitted = refused.or_else(|| next.as_ref().and_then(|next| room.unadmitted(next)));
+    let explanation = next.zip(pod).filter(|_| room.node.is_none() && !is_refused);
     let explanation =
         explanation.map(|(next, pod)| room.simulation.cluster().explain(pod, &next, None, &budget));
     let terms = explanation.as_ref().map(|explanation| explanation.terms.clone()).unwrap_or_default();

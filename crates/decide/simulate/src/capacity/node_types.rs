@@ -1,19 +1,21 @@
 //! The types of new nodes, with their labels in each domain.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::object::device::ResourceSlice;
 use berth_api::object::volume::CsiNode;
-use berth_api::object::{NamespacedName, Node, TOPOLOGY_LABELS, VolumeObject};
+use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS, VolumeObject};
+use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::labels::{HOSTNAME, ZONE};
-use berth_input::inventory::Inventory;
+use berth_input::expand::is_daemon_of;
+use berth_input::inventory::{Entry, Inventory};
 
 use super::Target;
 use super::error::CapacityError;
 use super::price::Price;
 use super::read_label::ReadLabel;
 use super::room::NO_DOMAIN;
-use crate::simulation::{Fate, slices_of};
+use crate::simulation::{Simulation, SimulationOptions, node_like, recreate, slices_of};
 use crate::what_if::find_node;
 
 /// The labels of zones and regions before Kubernetes 1.17.
@@ -23,7 +25,7 @@ const OLD_TOPOLOGY_LABELS: [&str; 2] =
 /// What new nodes are like.
 #[derive(Clone, Debug)]
 pub enum NodeType {
-    /// Like an existing node, with its daemon pods.
+    /// Like an existing node.
     Existing(String),
     /// Like this object. It gets the labels of the domain that it is added in.
     Object(Box<Node>),
@@ -40,8 +42,8 @@ pub(super) struct Model {
     pub(super) csi_node: Option<CsiNode>,
     /// The devices of the node that it is like.
     pub(super) slices: Vec<ResourceSlice>,
-    /// The pods of DaemonSets on it.
-    pub(super) daemons: Vec<NamespacedName>,
+    /// The pods of DaemonSets on it, and those that the node runs itself.
+    pub(super) daemons: Vec<Pod>,
     /// Whether nodes are added to the domains in turn: no existing node is in one.
     pub(super) in_turn: bool,
     /// Whether it is a type, not an existing node.
@@ -52,6 +54,7 @@ impl Model {
     /// The models of the target's node types.
     pub(super) fn all(
         inventory: &Inventory,
+        options: &SimulationOptions,
         target: &Target,
         topology_key: &str,
     ) -> Result<Vec<Model>, CapacityError> {
@@ -60,12 +63,13 @@ impl Model {
         target
             .node_types
             .iter()
-            .map(|node_type| Model::new(inventory, node_type, &target.zones, key))
+            .map(|node_type| Model::new(inventory, options, node_type, &target.zones, key))
             .collect()
     }
 
     fn new(
         inventory: &Inventory,
+        options: &SimulationOptions,
         node_type: &NodeType,
         zones: &[Node],
         topology_key: &str,
@@ -78,10 +82,6 @@ impl Model {
         let csi_node = inventory.volume_objects.iter().find_map(|entry| match &entry.object {
             VolumeObject::CsiNode(csi_node) if csi_node.metadata.name == name => Some(csi_node.clone()),
             _ => None,
-        });
-        let pods = inventory.pods.iter().map(|entry| &entry.object);
-        let daemons = pods.filter(|pod| {
-            pod.spec.node_name == name && Fate::of(pod) == Fate::Gone && !pod.metadata.is_deleting()
         });
         let own = like.metadata.label(topology_key);
         let mut by_domain = domains(inventory.nodes.iter().map(|entry| &entry.object), topology_key);
@@ -107,10 +107,10 @@ impl Model {
             price: Price::parse(like)
                 .map_err(|price| CapacityError::Price { node: name.to_owned(), price })?,
             topology_key: topology_key.to_owned(),
-            nodes,
             csi_node,
             slices: slices_of(inventory, name).cloned().collect(),
-            daemons: daemons.map(|pod| pod.metadata.namespaced_name()).collect(),
+            daemons: daemons(inventory, options, &node_like(&nodes[0].1, name.to_owned()), is_type),
+            nodes,
             in_turn,
             is_type,
         })
@@ -132,6 +132,46 @@ impl Model {
             }),
         }
     }
+}
+
+/// The pods that run on each new node like this one: those of the DaemonSets of the input, and of DaemonSets that the input does not
+/// have but pods of. Nodes like an existing one also run the pods that it runs itself.
+fn daemons(inventory: &Inventory, options: &SimulationOptions, node: &Node, is_type: bool) -> Vec<Pod> {
+    let mut only_daemons = Inventory::default();
+    only_daemons.namespaces.clone_from(&inventory.namespaces);
+    let workloads = inventory.workloads.iter().filter(|entry| entry.object.kind() == Kind::DaemonSet);
+    only_daemons.workloads = workloads.cloned().collect();
+    only_daemons.priority_classes.clone_from(&inventory.priority_classes);
+    only_daemons.runtime_classes.clone_from(&inventory.runtime_classes);
+    only_daemons.limit_ranges.clone_from(&inventory.limit_ranges);
+    only_daemons.placement_policies.clone_from(&inventory.placement_policies);
+    let known = only_daemons.workloads.iter().map(|entry| entry.object.metadata().namespaced_name());
+    let mut seen: HashSet<NamespacedName> = known.collect();
+    let source = SourceLocation::file("new nodes");
+    only_daemons.nodes = vec![Entry { object: node.clone(), raw: None, source, order: 0 }];
+    let options = SimulationOptions { settings: options.settings.clone(), ..SimulationOptions::default() };
+    // What cannot be expanded is reported when the cluster is built.
+    let simulation = Simulation::of_valid(only_daemons, options);
+    let mut daemons: Vec<Pod> = simulation
+        .map(|(simulation, _)| simulation.pods().iter().map(|pod| pod.pod.clone()).collect())
+        .unwrap_or_default();
+    let pods = inventory.pods.iter().map(|entry| &entry.object);
+    for pod in pods.filter(|pod| pod.belongs_to_node() && !pod.metadata.is_deleting()) {
+        let owner = pod.metadata.controller().filter(|owner| owner.kind == Kind::DaemonSet.name());
+        let owner = owner.map(|owner| NamespacedName::new(&pod.metadata.namespace, &owner.name));
+        let is_known = owner.as_ref().is_some_and(|owner| seen.contains(owner));
+        let is_on_node = !is_type && pod.spec.node_name == node.metadata.name;
+        if is_known || !is_on_node && (!is_type || owner.is_none()) {
+            continue;
+        }
+        let mut pod = pod.clone();
+        recreate(&mut pod, None);
+        if is_on_node || is_daemon_of(&mut pod, node) {
+            daemons.push(pod);
+            seen.extend(owner.filter(|_| is_type));
+        }
+    }
+    daemons
 }
 
 /// A node in each domain.

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use berth_api::object::device::{DeviceKind, DeviceObject};
-use berth_api::object::{VolumeKind, VolumeObject};
+use berth_api::object::{ObjectMeta, VolumeKind, VolumeObject};
 use berth_api::work::WorkBudget;
 use berth_engine::Verdict;
 use serde::Serialize;
@@ -82,6 +82,8 @@ impl Room {
         let mut best: Option<NewNodes> = None;
         let mut prevented = Vec::new();
         for model in models {
+            let cluster = self.simulation.cluster();
+            self.daemons = model.daemons.iter().map(|daemon| cluster.prepare(daemon)).collect();
             let distribution = match self.nodes_needed(model, n_replicas) {
                 Ok(distribution) => distribution,
                 Err(prevention) => {
@@ -205,6 +207,10 @@ impl Room {
         let budget = WorkBudget::new(EXPLAIN_STEPS);
         let next = self.replica(n_placed);
         let pod = self.replicas.get(if self.has_claims { n_placed } else { 0 });
+        if let Some(why) = pod.and_then(|pod| self.simulation.refusal_of(pod)) {
+            let (limited_by, message) = (vec![why.limit()], why.to_string());
+            return Prevention { like: model.name.clone(), limited_by, message };
+        }
         if let Some((pod, next)) = pod.zip(next) {
             let cluster = self.simulation.cluster();
             for node in added {
@@ -224,7 +230,7 @@ impl Room {
         }
     }
 
-    /// Adds a node with its daemon pods; returns its name.
+    /// Adds a node with the pods of DaemonSets; returns its name.
     fn add_node(&mut self, model: &Model, domain: usize) -> String {
         let cluster = self.simulation.cluster();
         let name = new_node_name(&model.name, |name| cluster.has_node(name));
@@ -236,10 +242,8 @@ impl Room {
         for slice in slices_like(&model.slices, &model.name, &name) {
             cluster.set_device_object(&DeviceObject::ResourceSlice(Box::new(slice)));
         }
-        for daemon in &model.daemons {
-            if let Some(pod) = cluster.as_pending(daemon.namespace(), daemon.name(), false) {
-                cluster.assume(&pod.named(&format!("{}-{name}", daemon.name())), &name);
-            }
+        for daemon in &self.daemons {
+            cluster.assume(&daemon.named(&format!("{}-{name}", daemon.name())), &name);
         }
         name
     }
@@ -247,7 +251,8 @@ impl Room {
     fn remove_node(&mut self, model: &Model, name: &str) {
         let cluster = self.simulation.cluster();
         for daemon in &model.daemons {
-            cluster.remove_pod(daemon.namespace(), &format!("{}-{name}", daemon.name()));
+            let ObjectMeta { namespace, name: daemon, .. } = &daemon.metadata;
+            cluster.remove_pod(namespace, &format!("{daemon}-{name}"));
         }
         if model.csi_node.is_some() {
             cluster.remove_volume_object(VolumeKind::CsiNode, "", name);

@@ -22,6 +22,8 @@ pub(super) struct Room {
     pub with_devices: BTreeMap<usize, Pod>,
     /// The node that the replicas name (`spec.nodeName`): no scheduler places them.
     pub node: Option<String>,
+    /// The pods of DaemonSets that run on each new node.
+    pub daemons: Vec<PreparedPod>,
     /// Number of replicas that run.
     pub n_running: usize,
 }
@@ -63,7 +65,9 @@ impl Room {
 
     /// Places a replica. The node that it names may not admit it.
     fn place(&mut self, i: usize, pod: &PreparedPod) -> Outcome {
-        if let Some(why) = self.unadmitted(pod) {
+        let model = self.replicas.get(if self.has_claims { i } else { 0 });
+        let refused = model.and_then(|model| self.simulation.refusal_of(model));
+        if let Some(why) = refused.or_else(|| self.unadmitted(pod)) {
             return Outcome::Failed { error: why.to_string() };
         }
         let cluster = self.simulation.cluster();
@@ -76,6 +80,9 @@ impl Room {
         };
         if let Some(pod) = self.with_devices.get_mut(&i) {
             self.simulation.write_claims(pod, &outcome);
+        }
+        if let Some(model) = model.filter(|_| outcome.node().is_some()) {
+            self.simulation.creation.charge(model).ok();
         }
         outcome
     }
@@ -118,6 +125,9 @@ impl Room {
     pub fn take_back(&mut self, placed: &[Outcome]) {
         for (i, outcome) in placed.iter().enumerate().rev() {
             let Some(pod) = self.replica(i) else { continue };
+            if let Some(model) = self.replicas.get(if self.has_claims { i } else { 0 }) {
+                self.simulation.creation.release(model);
+            }
             let cluster = self.simulation.cluster();
             cluster.forget(&pod);
             if let Outcome::Placed { volumes: Some(volumes), .. } = outcome {

@@ -141,6 +141,7 @@ impl Prepared {
         simulation.disable_preemption();
         let positions: Vec<_> =
             (0..simulation.pods.len()).filter(|i| is_replica(&simulation.pods[*i])).collect();
+        simulation.take_back_creation(&positions);
         let replicas: Vec<Pod> = positions.iter().map(|i| simulation.pods[*i].pod.clone()).collect();
         let node = replicas.first().map(|pod| pod.spec.node_name.clone()).filter(|node| !node.is_empty());
         if node.is_some() {
@@ -160,6 +161,7 @@ impl Prepared {
             has_claims: self.has_claims,
             with_devices: BTreeMap::new(),
             node,
+            daemons: Vec::new(),
             n_running,
         })
     }

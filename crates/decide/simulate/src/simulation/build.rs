@@ -17,9 +17,10 @@ use berth_rules::admission::{
     unknown_runtime_class, validate_node, validate_runtime_class,
 };
 use berth_rules::{KnownNamespaces, Selector, unmerge_label_keys};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::created_claims::CreatedClaim;
+use super::creation::Creation;
 use super::devices::Devices;
 use super::error::{InvalidObject, SimulationError};
 use super::groups::group_owners;
@@ -95,6 +96,22 @@ fn write_runtime_class(pod: &Pod, raw: &mut Value) {
     }
 }
 
+/// Writes the requests and limits of the containers of a pod into its object.
+fn write_resources(pod: &Pod, raw: &mut Value) {
+    let lists = [("containers", &pod.spec.containers), ("initContainers", &pod.spec.init_containers)];
+    for (list, containers) in lists {
+        let raw = raw["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (raw, container) in raw.zip(containers.iter()) {
+            let resources = &container.resources;
+            for (part, amounts) in [("requests", &resources.requests), ("limits", &resources.limits)] {
+                if !amounts.is_empty() {
+                    raw["resources"][part] = json!(amounts);
+                }
+            }
+        }
+    }
+}
+
 /// Adds simulated nodes to an inventory without nodes.
 pub fn add_simulated_nodes(inventory: &mut Inventory, simulated: &SimulatedNodes) {
     if inventory.nodes.is_empty() {
@@ -155,6 +172,8 @@ impl Simulation {
         let mut expansion = expand(&inventory)?;
         let found = if has_rollouts { Rollout::all(&inventory, &mut expansion) } else { Vec::new() };
         let (workloads, rollouts): (Vec<usize>, Vec<Rollout>) = found.into_iter().unzip();
+        let mut creation = Creation::new(&inventory);
+        workloads.iter().for_each(|at| creation.is_rolled_out(&inventory.workloads[*at].object));
         let rollout_of: HashMap<_, _> = workloads.into_iter().enumerate().map(|(i, at)| (at, i)).collect();
         let expanded = expansion.pods.into_iter().map(|expanded| {
             let Entry { source, order, object: workload, raw } = &inventory.workloads[expanded.workload];
@@ -218,6 +237,7 @@ impl Simulation {
                 .map(|of| (inventory.workloads[of.workload].object.to_string(), of.old.len()))
                 .collect(),
             rollouts,
+            creation,
             vacated: None,
             n_vacated: 0,
         };
@@ -239,6 +259,9 @@ impl Simulation {
         };
         let n_pods = expanded.len() + present.len();
         let is_left = |e: &Entry<Pod>| !expansion.deleted.contains(&e.object.metadata.namespaced_name());
+        for entry in present.iter().filter(|entry| !expansion.deleted.is_empty() && !is_left(entry)) {
+            simulation.creation.release(&entry.object);
+        }
         let present = present.into_iter().filter(is_left).map(|entry| InputPod {
             entry,
             workload: None,
@@ -319,7 +342,7 @@ impl Simulation {
         invalid: &mut Vec<InvalidObject>,
     ) {
         let (mut unknown_classes, mut unknown_runtime_classes) = (BTreeSet::new(), BTreeSet::new());
-        let mut arriving = Vec::new();
+        let (mut arriving, mut new) = (Vec::new(), Vec::new());
         self.pods.reserve(n_pods);
         self.cluster.reserve_pods(n_pods);
         for InputPod { entry, workload, expanded_from, replaces, claims, rollout } in pods {
@@ -334,10 +357,16 @@ impl Simulation {
                 }
                 continue;
             }
+            let mut is_new = false;
             // A pod with a creation timestamp comes from an API server, which has admitted it.
             if pod.metadata.creation_timestamp.is_none() {
                 if !pod.spec.node_name.is_empty() {
                     unmerge_label_keys(&mut pod);
+                }
+                is_new = expanded_from.is_some() || pod.spec.node_name.is_empty();
+                let has_defaults = is_new && self.creation.set_defaults(&mut pod);
+                if let Some(raw) = raw.as_mut().filter(|_| has_defaults) {
+                    write_resources(&pod, raw);
                 }
                 let class = pod.spec.priority_class_name.clone();
                 let known = class.is_empty()
@@ -368,7 +397,10 @@ impl Simulation {
                 }
                 let name = || workload.clone().unwrap_or_else(|| format!("Pod {}", pod.key()));
                 self.warnings.extend(warnings.iter().map(|w| format!("{}: {w}", name())));
-                if denied.is_some() || !errors.is_empty() {
+                if has_defaults && !errors.is_empty() {
+                    // The workload is valid: its controller tries in vain to create pods.
+                    self.creation.note_invalid(&pod, &errors);
+                } else if denied.is_some() || !errors.is_empty() {
                     let object =
                         expanded_from.map_or_else(|| format!("Pod {}", pod.key()), Workload::to_string);
                     let path = expanded_from.map_or("", template_path);
@@ -385,8 +417,12 @@ impl Simulation {
                 pod = self.join_workload(&pod).unwrap_or(pod);
             }
             let ephemeral = ephemeral_claims(&pod, raw.as_ref());
-            for (claim, template) in claims.into_iter().chain(ephemeral) {
+            let n_own = claims.len();
+            for (i, (claim, template)) in claims.into_iter().chain(ephemeral).enumerate() {
                 let created = template.map(|template| CreatedClaim::new(&claim.metadata, &template));
+                if i < n_own && !volumes.has_claim(&claim) {
+                    self.creation.note_claim(&pod, &claim);
+                }
                 if volumes.add_claim(&mut self.cluster, claim) {
                     self.created_claims.extend(created);
                 }
@@ -396,6 +432,9 @@ impl Simulation {
                 self.rollouts[rollout].add(pod);
                 continue;
             }
+            if is_new {
+                new.push(self.pods.len());
+            }
             if pod.awaits_node_admission() {
                 arriving.push((self.pods.len(), self.cluster.prepare(&pod)));
             }
@@ -403,7 +442,16 @@ impl Simulation {
         }
         let scheduled = self.pods.iter().map(|pod| &pod.pod).filter(|pod| !pod.awaits_node_admission());
         self.waiting_claims = volumes.take_waiting(scheduled);
+        let (alone, new): (Vec<_>, Vec<_>) = new.into_iter().partition(|i| self.arrives_in_order(*i));
+        let not_created: HashSet<usize> = new.into_iter().filter(|i| !self.create_at(*i)).collect();
+        self.queue.retain(|i| !not_created.contains(i));
+        arriving.retain(|(i, _)| !not_created.contains(i) && alone.binary_search(i).is_err());
         self.arrive(arriving);
+        for position in alone {
+            if self.create_at(position) {
+                self.arrive_alone(position);
+            }
+        }
         for SimulatedPod { pod, workload, .. } in &self.pods {
             if let Some(error) = self.cluster.rule_error(&pod.metadata.namespace, &pod.metadata.name) {
                 let name = workload.clone().unwrap_or_else(|| format!("Pod {}", pod.key()));

@@ -7,6 +7,8 @@
 
 mod build;
 mod created_claims;
+mod creating;
+pub(crate) mod creation;
 mod deletion_order;
 mod departure;
 mod devices;

@@ -14,12 +14,19 @@ use super::unadmitted::{NotRunning, Unadmitted, UnadmittedState};
 use super::volumes::volume_claims;
 
 impl Simulation {
-    /// The pods that do not run on the nodes that they name, by workload, node and reason, in input order.
+    /// The pods that do not run on the nodes that they name, or are not created, by workload, node and reason, in input order.
     pub fn not_running(&self) -> Vec<NotRunning> {
-        NotRunning::group(self.pods.iter().filter_map(|pod| {
+        let mut groups = NotRunning::group(self.pods.iter().filter_map(|pod| {
             let why = pod.unadmitted.as_deref()?.clone();
             Some((pod.pod.metadata.namespaced_name(), pod.workload.clone(), why))
-        }))
+        }));
+        for group in groups.iter_mut().filter(|group| group.why.state == UnadmittedState::NotCreated) {
+            let is_of = |pod: &&SimulatedPod| {
+                pod.workload == group.workload && pod.pod.metadata.namespace == group.namespace
+            };
+            group.of = group.workload.as_ref().map(|_| self.pods.iter().filter(is_of).count());
+        }
+        groups
     }
 
     /// Why a pod that names this node would not run there now.

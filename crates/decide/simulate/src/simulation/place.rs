@@ -21,6 +21,7 @@ impl Simulation {
         let pending = self.take_queue();
         let unplaced = self.place_pending(pending, progress);
         self.queue = unplaced.into_iter().map(|(i, _)| i).collect();
+        self.name_predecessors();
     }
 
     /// The pending pods, in the order in which they are placed.
@@ -55,56 +56,63 @@ impl Simulation {
         let mut n_placed = 0;
         loop {
             let (n_before, mut unplaced) = (n_placed, Vec::new());
-            for unit in self.units(pending) {
-                let (i, pod) = match unit {
-                    Unit::Pod(i, pod) => (i, pod),
-                    Unit::Group(key, members) => {
-                        for i in self.place_group(&key, &members) {
-                            unplaced.extend(self.created_again(i));
-                        }
-                        for (i, pod) in members {
-                            if self.pods[i].node().is_some() {
-                                n_placed += 1;
-                                progress(n_placed.min(n_pending), n_pending);
-                            } else {
-                                unplaced.push((i, pod));
+            let mut units = self.units(pending);
+            while !units.is_empty() {
+                for unit in units {
+                    let (i, pod) = match unit {
+                        Unit::Pod(i, pod) => (i, pod),
+                        Unit::Group(key, members) => {
+                            for i in self.place_group(&key, &members) {
+                                unplaced.extend(self.created_again(i));
                             }
+                            for (i, pod) in members {
+                                if self.pods[i].node().is_some() {
+                                    n_placed += 1;
+                                    progress(n_placed.min(n_pending), n_pending);
+                                } else {
+                                    unplaced.push((i, pod));
+                                }
+                            }
+                            continue;
                         }
-                        continue;
-                    }
-                };
-                let equivalence = self.cluster.equivalence(&pod);
-                let pending = self.pending_for.of(&self.pods[i].pod);
-                let may_be_relaxed = !self.cluster.relaxable(&pod, pending).is_empty();
-                let mut outcome = match failures.get(&equivalence) {
-                    Some((at, outcome)) if *at == n_placed && !may_be_relaxed => Outcome::clone(outcome),
-                    _ => {
-                        let mut outcome = self.cluster.place(&pod);
-                        let relaxed = self.relax(i, &pod, pending, &mut outcome);
-                        let (outcome, replaced) =
-                            self.preempt(i, &relaxed.unwrap_or_else(|| pod.clone()), outcome);
-                        for i in replaced {
-                            unplaced.extend(self.created_again(i));
+                    };
+                    let equivalence = self.cluster.equivalence(&pod);
+                    let pending = self.pending_for.of(&self.pods[i].pod);
+                    let may_be_relaxed = !self.cluster.relaxable(&pod, pending).is_empty();
+                    let mut outcome = match failures.get(&equivalence) {
+                        Some((at, outcome)) if *at == n_placed && !may_be_relaxed => Outcome::clone(outcome),
+                        _ => {
+                            let mut outcome = self.cluster.place(&pod);
+                            let relaxed = self.relax(i, &pod, pending, &mut outcome);
+                            let (outcome, replaced) =
+                                self.preempt(i, &relaxed.unwrap_or_else(|| pod.clone()), outcome);
+                            for i in replaced {
+                                unplaced.extend(self.created_again(i));
+                            }
+                            outcome
                         }
-                        outcome
+                    };
+                    if outcome.node().is_some() {
+                        n_placed += 1;
+                        progress(n_placed.min(n_pending), n_pending);
+                    } else if !may_be_relaxed {
+                        failures.insert(equivalence, (n_placed, outcome.clone()));
                     }
-                };
-                if outcome.node().is_some() {
-                    n_placed += 1;
-                    progress(n_placed.min(n_pending), n_pending);
-                } else if !may_be_relaxed {
-                    failures.insert(equivalence, (n_placed, outcome.clone()));
+                    if let (Outcome::Unschedulable { message, .. }, Some(by)) =
+                        (&mut outcome, &self.pods[i].preempted_by)
+                    {
+                        *message = format!("preempted by {by}; {message}");
+                    }
+                    let is_placed = outcome.node().is_some();
+                    self.decided(i, outcome);
+                    if !is_placed {
+                        unplaced.push((i, pod));
+                    }
                 }
-                if let (Outcome::Unschedulable { message, .. }, Some(by)) =
-                    (&mut outcome, &self.pods[i].preempted_by)
-                {
-                    *message = format!("preempted by {by}; {message}");
-                }
-                let is_placed = outcome.node().is_some();
-                self.decided(i, outcome);
-                if !is_placed {
-                    unplaced.push((i, pod));
-                }
+                // What controllers create now is placed before the others are tried again.
+                let created = self.create_waiting().into_iter();
+                let created: Vec<_> = created.map(|i| (i, self.cluster.prepare(&self.pods[i].pod))).collect();
+                units = self.units(created);
             }
             pending = unplaced;
             if pending.is_empty() || n_placed == n_before {
@@ -123,7 +131,11 @@ impl Simulation {
             *message = format!("{missing}; {message}");
         }
         self.devices.decided(&mut self.cluster, pod, &outcome);
+        let is_placed = outcome.node().is_some();
         self.pods[position].outcome = outcome;
+        if is_placed {
+            self.note_placed(position);
+        }
     }
 
     /// A pod leaves its node, in the state of the cluster.
@@ -135,7 +147,7 @@ impl Simulation {
 
     /// A victim that its controller creates again, if a scheduler is to place it.
     fn created_again(&mut self, position: usize) -> Option<(usize, PreparedPod)> {
-        let is_pending = !self.arrive_again(position);
+        let is_pending = self.create_at(position) && !self.arrive_again(position);
         is_pending.then(|| (position, self.cluster.prepare(&self.pods[position].pod)))
     }
 
@@ -162,7 +174,10 @@ impl Simulation {
     /// Places the pods that come before this pod in the queue; explain the pod afterwards.
     pub fn run_before(&mut self, namespace: &str, name: &str) {
         let with = self.placed_with(namespace, name);
-        if let Some(position) = self.queue.iter().position(|i| with.contains(i)) {
+        if self.is_not_created(namespace, name) {
+            self.hold(namespace, name);
+            self.run(|_, _| ());
+        } else if let Some(position) = self.queue.iter().position(|i| with.contains(i)) {
             self.queue.truncate(position);
             self.run(|_, _| ());
         }
@@ -171,6 +186,7 @@ impl Simulation {
     /// Places all other pending pods; explain the pod afterwards.
     pub fn run_others(&mut self, namespace: &str, name: &str) {
         let with = self.placed_with(namespace, name);
+        self.hold(namespace, name);
         self.queue.retain(|i| !with.contains(i));
         self.run(|_, _| ());
     }

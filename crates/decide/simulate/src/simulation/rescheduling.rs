@@ -72,6 +72,7 @@ impl Simulation {
         }
         self.remove_from_node(position);
         self.n_vacated += 1;
+        self.creation.release(&self.pods[position].pod);
         let pod = &mut self.pods[position];
         pod.was_running = false;
         pod.pod.spec.node_name.clear();
@@ -91,7 +92,7 @@ impl Simulation {
                 recreated.extend(is_recreated.then_some(i));
             }
         }
-        recreated.retain(|i| !self.arrive_again(*i));
+        recreated.retain(|i| self.create_at(*i) && !self.arrive_again(*i));
         self.queue.extend(recreated);
         self.sort_queue();
         self.run(|_, _| ());
@@ -109,6 +110,8 @@ impl Simulation {
         let (budgets, groups) = (self.budgets.clone(), self.group_placements.clone());
         let vain_preemptors = self.vain_preemptors.clone();
         let claims = self.devices.claims();
+        // Pods are replaced one for one.
+        let creation = mem::take(&mut self.creation);
         self.vacated = Some(Vec::new());
         let by_name: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), *n)).collect();
         let (mut left, mut replacements, mut arriving) = (Vec::new(), Vec::new(), Vec::new());
@@ -178,7 +181,7 @@ impl Simulation {
             self.restore(position, Some(&prepared));
         }
         (self.budgets, self.group_placements) = (budgets, groups);
-        self.vain_preemptors = vain_preemptors;
+        (self.vain_preemptors, self.creation) = (vain_preemptors, creation);
         result
     }
 

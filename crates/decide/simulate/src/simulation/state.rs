@@ -14,6 +14,7 @@ use berth_rules::{KnownNamespaces, PodRules};
 use serde_json::Value;
 
 use super::created_claims::CreatedClaim;
+use super::creation::Creation;
 use super::devices::{Devices, PodClaim, claims_of};
 use super::group_placement::GroupPlacement;
 use super::options::PendingFor;
@@ -89,6 +90,7 @@ pub struct Simulation {
     /// The workloads whose template a later input changed, and the number of their pods before.
     pub(super) rolled_out: Vec<(String, usize)>,
     pub(crate) rollouts: Vec<Rollout>,
+    pub(crate) creation: Creation,
     /// Pods that left their nodes, where that is to be undone.
     pub(super) vacated: Option<Vec<Vacated>>,
     /// How often a pod has lost its node.

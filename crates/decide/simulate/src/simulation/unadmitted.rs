@@ -1,4 +1,4 @@
-//! Why pods do not run on the node that they name.
+//! Why pods do not run on the node that they name, or are not created.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,22 +7,24 @@ use berth_api::object::{NamespacedName, Pod};
 use berth_engine::NodeRejection;
 use serde::Serialize;
 
-/// Why a pod with `spec.nodeName` does not run on that node.
+/// Why a pod with `spec.nodeName` does not run on that node, or why a pod is not created.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Unadmitted {
     /// What keeps it from running.
     pub state: UnadmittedState,
-    /// The node that it names.
+    /// The node that it names; empty for a pod that is not created.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// `status.reason` of a rejected pod, such as `OutOfcpu`.
+    /// `status.reason` of a rejected pod, such as `OutOfcpu`; the object that refuses a pod that is not created, such as
+    /// `ResourceQuota q`.
     pub reason: Option<String>,
-    /// `status.message` of a rejected pod, or what is wrong with the name of the node.
+    /// `status.message` of a rejected pod, what is wrong with the name of the node, or why the pod is not created.
     pub message: String,
 }
 
-/// What keeps a pod with `spec.nodeName` from running.
+/// What keeps a pod from running beside the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "camelCase")]
 pub enum UnadmittedState {
     /// The node rejects it: the pod fails.
     Rejected,
@@ -30,6 +32,8 @@ pub enum UnadmittedState {
     Waiting,
     /// It waits for a claim that is bound once a scheduler has selected a node, which none does.
     Unbound,
+    /// Its controller cannot create it, or waits for another pod.
+    NotCreated,
 }
 
 impl Unadmitted {
@@ -60,6 +64,15 @@ impl Unadmitted {
         Unadmitted { state: UnadmittedState::Unbound, node: node.to_owned(), reason: None, message }
     }
 
+    pub(super) fn not_created(by: String, message: String) -> Unadmitted {
+        Unadmitted { state: UnadmittedState::NotCreated, node: String::new(), reason: Some(by), message }
+    }
+
+    pub(super) fn not_created_yet(predecessor: &str) -> Unadmitted {
+        let message = format!("waits for {predecessor}");
+        Unadmitted { state: UnadmittedState::NotCreated, node: String::new(), reason: None, message }
+    }
+
     /// What its author can do.
     pub(crate) fn hint(&self) -> String {
         let node = &self.node;
@@ -76,6 +89,12 @@ impl Unadmitted {
                     "remove spec.nodeName, so that a scheduler selects a node; or add {node}, or name another node"
                 )
             }
+            UnadmittedState::NotCreated => match &self.reason {
+                Some(by) => format!("change the {by} of the namespace, or the number and the requests of its pods"),
+                None => "a StatefulSet creates a pod when those before it are available: explain the pod that it waits for, or \
+                         create the StatefulSet again with spec.podManagementPolicy: Parallel"
+                    .to_owned(),
+            },
         }
     }
 
@@ -85,9 +104,12 @@ impl Unadmitted {
         reason.strip_prefix("OutOf").unwrap_or(reason).to_owned()
     }
 
-    /// Whether it runs once something else exists.
-    pub fn waits(&self) -> bool {
-        self.state != UnadmittedState::Rejected
+    /// The state that it is counted under: what waits for a claim waits.
+    pub fn counted_as(&self) -> UnadmittedState {
+        match self.state {
+            UnadmittedState::Unbound => UnadmittedState::Waiting,
+            state => state,
+        }
     }
 
     /// `rejected by kube-01: OutOfcpu`.
@@ -96,6 +118,8 @@ impl Unadmitted {
         match (self.state, &self.reason) {
             (UnadmittedState::Unbound, _) => format!("waiting on {node} for a claim that is not bound"),
             (UnadmittedState::Waiting, _) => format!("waiting for node {node}, which does not exist"),
+            (UnadmittedState::NotCreated, Some(_)) => "not created".to_owned(),
+            (UnadmittedState::NotCreated, None) => format!("not created yet ({})", self.message),
             (UnadmittedState::Rejected, reason) => {
                 format!("rejected by {node}: {}", reason.as_deref().unwrap_or_default())
             }
@@ -112,7 +136,7 @@ impl fmt::Display for Unadmitted {
     }
 }
 
-/// Pods of one workload, or pods without one, that do not run for the same reason.
+/// Pods of one workload, or pods without one, that do not run, or are not created, for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotRunning {
     /// Namespace.
@@ -124,6 +148,9 @@ pub struct NotRunning {
     pub why: Unadmitted,
     /// The pods, `namespace/name`.
     pub pods: Vec<String>,
+    /// How many pods the workload is to have, if these are not created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<usize>,
 }
 
 impl NotRunning {
@@ -139,18 +166,15 @@ impl NotRunning {
                 (namespace.clone(), workload.clone(), why.node.clone(), (why.state, why.reason.clone()));
             let at = *positions.entry(key).or_insert(groups.len());
             if at == groups.len() {
-                groups.push(NotRunning { namespace, workload, why, pods: Vec::new() });
+                groups.push(NotRunning { namespace, workload, why, pods: Vec::new(), of: None });
             }
             groups[at].pods.push(pod.to_string());
         }
         groups
     }
 
-    /// The number of pods that their nodes reject, and of those that wait.
-    pub fn n_pods(groups: &[NotRunning]) -> [usize; 2] {
-        let n = |waits| {
-            groups.iter().filter(|group| group.why.waits() == waits).map(|group| group.pods.len()).sum()
-        };
-        [n(false), n(true)]
+    /// The number of pods that are counted under a state.
+    pub fn n_pods(groups: &[NotRunning], state: UnadmittedState) -> usize {
+        groups.iter().filter(|group| group.why.counted_as() == state).map(|group| group.pods.len()).sum()
     }
 }

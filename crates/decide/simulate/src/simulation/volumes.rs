@@ -90,6 +90,11 @@ impl Volumes {
         cluster.set_volume_object(VolumeObject::StorageClass(class));
     }
 
+    pub(super) fn has_claim(&self, claim: &PersistentVolumeClaim) -> bool {
+        let ObjectMeta { namespace, name, .. } = &claim.metadata;
+        self.claims.contains(&(namespace.clone(), name.clone()))
+    }
+
     /// Adds the claim of a pod, unless it exists. Returns whether it did not.
     pub(super) fn add_claim(&mut self, cluster: &mut Cluster, mut claim: PersistentVolumeClaim) -> bool {
         let ObjectMeta { namespace, name, creation_timestamp, .. } = &claim.metadata;

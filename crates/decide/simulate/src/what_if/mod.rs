@@ -35,6 +35,7 @@ use serde::Serialize;
 use self::before::Before;
 use self::departures::Departures;
 use crate::simulation::{Leaving, SimulatedPod, Simulation, SimulationError, SimulationOptions, budgets_of};
+use crate::simulation::creation::count_used;
 
 pub use crate::simulation::BlockedEviction;
 pub use crate::simulation::evicted_by_drain;
@@ -122,6 +123,7 @@ impl WhatIf {
     ) -> Result<WhatIf, SimulationError> {
         let mut inventory = inventory;
         options.add_simulated_nodes(&mut inventory);
+        count_used(&mut inventory);
         let (mut simulation, has_new) = place_new(&mut inventory, &options, now)?;
         let (before, state) = match has_new {
             true => (Some(Before::of(&mut simulation)), State::Objects),

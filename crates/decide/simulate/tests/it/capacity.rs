@@ -370,3 +370,48 @@ fn node_types_are_in_the_zones_of_the_request_if_the_cluster_has_none() {
     let refused = found(Vec::new()).err().unwrap_or_default();
     assert!(refused.contains("--zones"), "{refused}");
 }
+
+#[test]
+fn new_nodes_had_no_pods_of_daemon_sets() {
+    let node = |name: &str, labels: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{{labels}}}}}, status: {{allocatable: {{cpu: 4, memory: \
+             8Gi, pods: 20}}}}}}\n"
+        )
+    };
+    let workload = |kind: &str, replicas: &str, spec: &str| {
+        format!(
+            "---\n{{apiVersion: apps/v1, kind: {kind}, metadata: {{name: {0}}}, spec: {{{replicas} selector: {{matchLabels: {{app: {0}}}}}, \
+             template: {{metadata: {{labels: {{app: {0}}}}}, spec: {{{spec}}}}}}}}}\n",
+            kind.to_lowercase()
+        )
+    };
+    let cpu = |n: u8| format!("containers: [{{name: c, image: i, resources: {{requests: {{cpu: {n}}}}}}}]");
+    let web = workload("Deployment", "replicas: 1,", &cpu(2));
+    let agent = workload("DaemonSet", "", &cpu(1));
+    let owner = "ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: agent, controller: true}]";
+    let pod_of_agent = format!(
+        "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: agent-x, creationTimestamp: '2026-01-01T00:00:00Z', {owner}}}, spec: \
+         {{nodeName: a, {}}}, status: {{phase: Running}}}}\n",
+        cpu(1)
+    );
+    let elsewhere = workload("DaemonSet", "", &format!("nodeSelector: {{pool: other}}, {}", cpu(1)));
+    let needed = |daemons: &str, is_type: bool| {
+        let inventory = Inventory::from_text(&(node("a", "pool: general") + &web + daemons)).unwrap();
+        let new = Inventory::from_text(&node("new", "pool: general")).unwrap().nodes.remove(0).object;
+        let node_type = match is_type {
+            true => NodeType::Object(Box::new(new)),
+            false => NodeType::Existing("a".to_owned()),
+        };
+        let subject = Subject::Workload(Kind::Deployment, NamespacedName::new("default", "deployment"));
+        let request = request(Some((3, node_type)));
+        capacity(inventory, &SimulationOptions::default(), &subject, &request).unwrap().0.nodes_needed
+    };
+    for is_type in [true, false] {
+        // A node has room for two pods, beside one of the DaemonSet for one.
+        assert_eq!(needed("", is_type), Some(1));
+        assert_eq!(needed(&agent, is_type), Some(2));
+        assert_eq!(needed(&pod_of_agent, is_type), Some(2), "of the DaemonSet, the input has pods only");
+        assert_eq!(needed(&elsewhere, is_type), Some(1));
+    }
+}

@@ -3,6 +3,7 @@
 mod capacity;
 mod compare;
 mod composite_groups;
+mod creation;
 mod device_models;
 mod devices;
 mod drains;

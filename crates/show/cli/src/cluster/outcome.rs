@@ -45,6 +45,7 @@ impl Outcome {
                 n_unplaced: 0,
                 n_rejected: 0,
                 n_waiting: 0,
+                n_not_created: 0,
                 topology_key: topology_key.to_owned(),
                 domains: nodes.keys().filter_map(|n| domain_of(n)).collect::<BTreeSet<_>>(),
                 workloads: Vec::new(),
@@ -78,17 +79,7 @@ impl Outcome {
                 relaxed: relaxed_rules(&pod.metadata),
                 devices: Vec::new(),
             };
-            let place = (row.namespace.clone(), row.workload.clone());
-            let summary = by_workload.entry(place).or_insert_with(|| WorkloadSummary {
-                namespace: row.namespace.clone(),
-                workload: row.workload.clone(),
-                n_pods: 0,
-                n_unplaced: 0,
-                n_rejected: 0,
-                n_waiting: 0,
-                by_domain: BTreeMap::new(),
-                n_without_domain: 0,
-            });
+            let summary = summary_of(&mut by_workload, &row.namespace, row.workload.as_deref());
             summary.n_pods += 1;
             if row.node.is_some() {
                 summary.count_in(row.domain.as_deref());
@@ -96,9 +87,10 @@ impl Outcome {
             let ran = ran.contains(&pod.metadata.namespaced_name());
             if let Some(why) = why {
                 let totals = &mut outcome.summary;
-                let (of_all, of_workload) = match why.waits() {
-                    false => (&mut totals.n_rejected, &mut summary.n_rejected),
-                    true => (&mut totals.n_waiting, &mut summary.n_waiting),
+                let (of_all, of_workload) = match why.counted_as() {
+                    UnadmittedState::Rejected => (&mut totals.n_rejected, &mut summary.n_rejected),
+                    UnadmittedState::Waiting | UnadmittedState::Unbound => (&mut totals.n_waiting, &mut summary.n_waiting),
+                    UnadmittedState::NotCreated => (&mut totals.n_not_created, &mut summary.n_not_created),
                 };
                 *of_all += 1;
                 *of_workload += 1;
@@ -124,7 +116,27 @@ impl Outcome {
             let key = |row: &Row| (row.namespace.clone(), row.workload.clone(), row.name.clone());
             key(a).cmp(&key(b))
         });
+        for workload in workloads.iter().filter(|workload| workload.kind != "Deployment") {
+            let (Some(why), Some(wanted)) = (workload.refusal(), workload.n_wanted_pods()) else { continue };
+            let (namespace, name) = (&workload.metadata.namespace, owners.topmost(workload));
+            let summary = summary_of(&mut by_workload, namespace, Some(&name));
+            for i in 0..wanted - workload.status.replicas {
+                // It has no name.
+                let pod = NamespacedName::new(namespace, &format!("{}-{i}", workload.metadata.name));
+                let (by, message) = (Some("FailedCreate".to_owned()), why.to_owned());
+                let state = UnadmittedState::NotCreated;
+                let why = Unadmitted { state, node: String::new(), reason: by, message };
+                not_running.push((pod, Some(name.clone()), why));
+                summary.n_pods += 1;
+                summary.n_not_created += 1;
+                outcome.summary.n_not_created += 1;
+            }
+        }
         outcome.not_running = NotRunning::group(not_running);
+        for group in outcome.not_running.iter_mut().filter(|g| g.why.state == UnadmittedState::NotCreated) {
+            let summary = by_workload.get(&(group.namespace.clone(), group.workload.clone()));
+            group.of = summary.map(|summary| summary.n_pods);
+        }
         outcome.summary.workloads = by_workload.into_values().collect();
         outcome
     }
@@ -188,6 +200,25 @@ pub fn preemptions(observed: &Observed) -> Vec<PreemptionRow> {
     rows.into_iter().map(row).collect()
 }
 
+fn summary_of<'a>(
+    by_workload: &'a mut BTreeMap<(String, Option<String>), WorkloadSummary>,
+    namespace: &str,
+    workload: Option<&str>,
+) -> &'a mut WorkloadSummary {
+    let (namespace, workload) = (namespace.to_owned(), workload.map(str::to_owned));
+    by_workload.entry((namespace.clone(), workload.clone())).or_insert_with(|| WorkloadSummary {
+        namespace,
+        workload,
+        n_pods: 0,
+        n_unplaced: 0,
+        n_rejected: 0,
+        n_waiting: 0,
+        n_not_created: 0,
+        by_domain: BTreeMap::new(),
+        n_without_domain: 0,
+    })
+}
+
 /// Workloads by uid.
 struct Owners<'a> {
     by_uid: HashMap<&'a str, &'a Workload>,
@@ -196,6 +227,14 @@ struct Owners<'a> {
 impl Owners<'_> {
     fn new(workloads: &[Workload]) -> Owners<'_> {
         Owners { by_uid: workloads.iter().map(|w| (w.metadata.uid.as_str(), w)).collect() }
+    }
+
+    /// Kind and name of the Deployment of a ReplicaSet, or of the workload itself.
+    fn topmost(&self, workload: &Workload) -> String {
+        match workload.metadata.controller() {
+            Some(owner) => format!("{} {}", owner.kind, owner.name),
+            None => format!("{} {}", workload.kind, workload.metadata.name),
+        }
     }
 
     /// Kind and name of the topmost workload, such as `Deployment web`.
@@ -251,6 +290,29 @@ mod tests {
         let ran = HashSet::from([NamespacedName::new("a", "web-9")]);
         let outcome = Outcome::new(&Observed::of(Vec::new(), vec![single]), &[], &ran, "zone");
         assert_eq!((outcome.summary.n_rejected, outcome.rows.len()), (1, 1));
+    }
+
+    #[test]
+    fn pods_that_a_quota_refuses_are_not_created() {
+        let status = json!({"replicas": 1, "conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+            "message": "pods \"web-1-x\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"}]});
+        let deployment = json!({"kind": "Deployment", "name": "web", "uid": "d", "controller": true});
+        let metadata =
+            json!({"name": "web-1", "namespace": "a", "uid": "rs", "ownerReferences": [deployment]});
+        let set = json!({"metadata": metadata, "spec": {"replicas": 3}, "status": status});
+        let workload = Workload { kind: "ReplicaSet", ..serde_json::from_value(set).unwrap() };
+        let owner = json!({"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": true});
+        let pod = json!({"metadata": {"name": "web-1-a", "namespace": "a", "ownerReferences": [owner]}, "spec": {"nodeName": "n"}});
+        let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+        let observed = Observed::of(vec![node], vec![serde_json::from_value(pod).unwrap()]);
+        let outcome = Outcome::new(&observed, &[workload], &HashSet::new(), "zone");
+        assert_eq!((outcome.summary.n_placed, outcome.summary.n_not_created), (1, 2));
+        let [group] = outcome.not_running.as_slice() else { panic!("one workload") };
+        assert_eq!(
+            (group.workload.as_deref(), group.pods.len(), group.of),
+            (Some("Deployment web"), 2, Some(3))
+        );
+        assert!(group.why.to_string().starts_with("not created: exceeded quota: q"), "{}", group.why);
     }
 
     #[test]

@@ -41,8 +41,8 @@ fn unsettled_reason(pod: &ObservedObject, observed: &Observed) -> Option<&'stati
 
 /// Why the workloads have not settled; none if they have.
 ///
-/// A workload with unschedulable pods has settled: its controller waits for them. So has one whose pods their nodes reject,
-/// although its controller tries again after a backoff.
+/// A workload with unschedulable pods has settled: its controller waits for them. So has one whose pods their nodes reject, or quotas
+/// refuse, although its controller tries again after a backoff.
 pub fn unsettled_workload(workloads: &[Workload], observed: &Observed) -> Option<String> {
     let by_uid: HashMap<_, _> = workloads.iter().map(|w| (w.metadata.uid.as_str(), w)).collect();
     let pods = observed.pods();
@@ -53,6 +53,8 @@ pub fn unsettled_workload(workloads: &[Workload], observed: &Observed) -> Option
     // A Job goes on with its other pods.
     let is_job = |uid: &&str| by_uid.get(uid).is_some_and(|w| w.kind == "Job");
     let owners = owners.filter(|uid| !is_job(uid)).chain(rejections.controllers.iter().map(String::as_str));
+    let refused = workloads.iter().filter(|workload| workload.refusal().is_some());
+    let owners = owners.chain(refused.map(|workload| workload.metadata.uid.as_str()));
     for uid in owners {
         // The pod's ReplicaSet and its Deployment.
         stuck.insert(uid);
@@ -228,6 +230,20 @@ mod tests {
         let others = [running, other, rejected("x"), rejected("y")];
         let rejections = Rejections::new(&observed(others.to_vec()), &workloads);
         assert!(rejections.pods.is_empty() && rejections.controllers.is_empty());
+    }
+
+    #[test]
+    fn a_deployment_has_settled_when_a_quota_refuses_its_pods() {
+        let deployment = |message: &str| {
+            let condition = json!({"type": "ReplicaFailure", "status": "True", "message": message});
+            let status = json!({"replicas": 2, "updatedReplicas": 2, "conditions": [condition]});
+            workload("Deployment", json!({"uid": "d"}), json!({"replicas": 3}), status)
+        };
+        let settled = |message| unsettled_workload(&[deployment(message)], &observed(vec![])).is_none();
+        assert!(settled(
+            "pods \"web-1\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2"
+        ));
+        assert!(!settled("Internal error occurred: failed calling webhook"), "it is tried again");
     }
 
     #[test]

@@ -68,6 +68,14 @@ impl Workload {
         }
     }
 
+    /// Why LimitRanges and ResourceQuotas refuse pods of a Deployment, ReplicaSet or ReplicationController: its controller tries in vain.
+    pub fn refusal(&self) -> Option<&str> {
+        let condition = self.status.conditions.iter().find(|c| c.condition_type == "ReplicaFailure")?;
+        let (_, why) = condition.message.split_once(" is forbidden: ")?;
+        let is_refused = ["exceeded quota: ", "failed quota: ", " usage per ", " ratio per "];
+        is_refused.iter().any(|text| why.contains(text)).then_some(why)
+    }
+
     /// Number of pods that its controller keeps at one time, if that follows from the workload alone.
     pub fn n_wanted_pods(&self) -> Option<i64> {
         match self.kind {

@@ -7,7 +7,7 @@ use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::ColorBy;
 use berth_enforcer::HoldForecast;
 use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
-use berth_simulate::{SimulatedPod, Simulation};
+use berth_simulate::{SimulatedPod, Simulation, UnadmittedState};
 use berth_terminal::output;
 use berth_terminal::process::ExitStatus;
 use berth_terminal::progress;
@@ -69,7 +69,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     }
     let is_meant = |namespace: &str| args.namespace.as_deref().is_none_or(|wanted| wanted == namespace);
     let mut not_running = simulation.not_running();
-    not_running.retain(|of_workload| is_meant(&of_workload.namespace));
+    not_running.retain(|of_workload| {
+        is_meant(&of_workload.namespace) && of_workload.why.state != UnadmittedState::NotCreated
+    });
     let holds = args.hold.holds()?;
     let mut violations = violations(simulation.cluster(), args.executing_only);
     let executing: Vec<ViolationKey> =

@@ -36,7 +36,7 @@ Examples:
   berth simulate -f nodes.yaml -f app.yaml -o yaml > placed.yaml
   berth simulate -f nodes.yaml -f placed.yaml -f more.yaml
 
-Exit codes: 0 all pods are placed, 1 some pods are unplaced or do not run on the node that they name, 2 invalid input or usage
+Exit codes: 0 all pods are placed, 1 some pods are unplaced, not created or do not run on the node that they name, 2 invalid input or usage
 
 See docs/json.md for the fields of -o json."
 )]

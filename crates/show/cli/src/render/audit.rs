@@ -132,7 +132,6 @@ impl AuditSummary {
         let victims = || found.remedies.iter();
         let n_held = victims().filter(|r| r.is_held).count();
         let n_nowhere = victims().filter(|r| matches!(r.target, Target::Nowhere(_))).count();
-        let [n_rejected, n_waiting] = NotRunning::n_pods(not_running);
         AuditSummary {
             n_nodes,
             n_pods,
@@ -143,8 +142,8 @@ impl AuditSummary {
             n_held,
             n_without_target: n_nowhere - n_held,
             n_delayed: 0,
-            n_rejected,
-            n_waiting,
+            n_rejected: NotRunning::n_pods(not_running, UnadmittedState::Rejected),
+            n_waiting: NotRunning::n_pods(not_running, UnadmittedState::Waiting),
         }
     }
 }
@@ -288,7 +287,7 @@ fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
 }
 
 fn write_summary(out: &mut impl Write, summary: &AuditSummary) -> io::Result<()> {
-    let not_running = not_running::counts(summary.n_rejected, summary.n_waiting);
+    let not_running = not_running::counts(summary.n_rejected, summary.n_waiting, 0);
     let (pods, nodes) = (counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
     let of = fmt::from_fn(|f| write!(f, "{pods} on {nodes}{not_running}"));
     if summary.n_violations == 0 {

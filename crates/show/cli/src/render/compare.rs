@@ -49,7 +49,8 @@ pub fn write(out: &mut impl Write, comparison: &Comparison) -> io::Result<()> {
         (from, to) => format!(", {what} {}", arrow(&grouped(from), &grouped(to))),
     };
     let not_running = count(|side| side.rejected, "rejected by their nodes")
-        + &count(|side| side.waiting, "waiting for nodes or claims");
+        + &count(|side| side.waiting, "waiting for nodes or claims")
+        + &count(|side| side.not_created, "not created");
     writeln!(
         out,
         "{style}{} placed differently{style:#}, {} unmoved; placed {}, unplaced {}{not_running}, nodes with pods {} of {}",

@@ -7,7 +7,9 @@ use berth_engine::{
     BlastRadius, Counts, DomainSummary, ExcludedNodes, Explanation, FeasibleNodes, PluginScore, TermSummary,
     TopologyPair, Verdict, Witness,
 };
-use berth_simulate::{CoreTerm, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted};
+use berth_simulate::{
+    CoreTerm, GroupPlacement, PodExplanation, PodPreemption, Repair, Unadmitted, UnadmittedState,
+};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD, NL};
 use berth_terminal::table::{Cell, Table};
 
@@ -178,6 +180,18 @@ fn write_outcome(out: &mut impl Write, explanation: &Explanation) -> io::Result<
 /// A pod that does not run on the node that it names.
 fn write_unadmitted(out: &mut impl Write, explanation: &Explanation, why: &Unadmitted) -> io::Result<()> {
     let Explanation { namespace, name, outcome, .. } = explanation;
+    if why.state == UnadmittedState::NotCreated {
+        writeln!(out, "{BOLD}Pod {namespace}/{name}{BOLD:#} is {BAD}{why}{BAD:#}")?;
+        return match outcome.node() {
+            Some(node) => {
+                writeln!(out, "Once it is created, a scheduler would place it on {GOOD}{node}{GOOD:#}")
+            }
+            None => {
+                let message = outcome.message();
+                writeln!(out, "Once it is created, it would {BAD}fit on no node{BAD:#}{NL}{message}")
+            }
+        };
+    }
     writeln!(out, "{BOLD}Pod {namespace}/{name}{BOLD:#} is {BAD}{}{BAD:#}{NL}{}", why.short(), why.message)?;
     match outcome.node() {
         Some(node) => {

@@ -276,7 +276,7 @@ fn write_totals(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         0 => String::new(),
         n => format!("{} on nodes that do not exist, ", grouped(*n)),
     };
-    let not_running = not_running::counts(summary.n_rejected, summary.n_waiting);
+    let not_running = not_running::counts(summary.n_rejected, summary.n_waiting, summary.n_not_created);
     writeln!(
         out,
         "{}: {running}{orphaned}{} placed, {style}{} unplaced{style:#}{not_running}; {}",

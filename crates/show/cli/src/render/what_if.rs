@@ -147,7 +147,7 @@ fn write_baseline(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let Summary { unplaced, not_running, broken_rules } = summary;
     let rows = [
         ("unplaced", unplaced),
-        ("not running on their node", not_running),
+        ("not running on their node, or not created", not_running),
         ("with broken rules", broken_rules),
     ];
     if rows.iter().all(|(_, counts)| counts.before == 0) {
@@ -171,8 +171,12 @@ fn write_baseline(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
 fn write_summary(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()> {
     let new = outcome.moved.iter().filter(|pod| pod.from.is_none()).count();
     let style = if outcome.is_harmless() { GOOD } else { BAD };
-    let [n_rejected, n_waiting] = NotRunning::n_pods(&outcome.not_running);
-    let not_running = not_running::counts(n_rejected, n_waiting);
+    let n_pods = |state| NotRunning::n_pods(&outcome.not_running, state);
+    let not_running = not_running::counts(
+        n_pods(UnadmittedState::Rejected),
+        n_pods(UnadmittedState::Waiting),
+        n_pods(UnadmittedState::NotCreated),
+    );
     let Summary { unplaced, broken_rules, .. } = &outcome.summary;
     let more = |n: usize, what: &str, state: &str| match n {
         0 => String::new(),

@@ -130,7 +130,7 @@ pub(super) fn page(
     let content = html! {
         p {
             (counted(pods.len(), "pod")) ", " (grouped(n_pending)) " pending"
-            @if n_unadmitted > 0 { ", " (grouped(n_unadmitted)) " not running on the node that they name" }
+            @if n_unadmitted > 0 { ", " (grouped(n_unadmitted)) " not running on the node that they name, or not created" }
         }
         div.columns {
             div.fields {

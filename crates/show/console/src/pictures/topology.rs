@@ -104,7 +104,7 @@ pub(crate) fn map(overview: Overview<'_>, view: &View<'_>) -> CellMap {
     }
 }
 
-/// `2 pending, 1 not running on the node that it names`.
+/// `2 pending, 1 not running on the named node or not created`.
 fn pending_text(simulation: &Simulation, table: &PodTable) -> String {
     let (n_unadmitted, n_pending) = table.pending().fold((0, 0), |(unadmitted, pending), position| {
         match simulation.pods()[position].unadmitted {
@@ -114,7 +114,7 @@ fn pending_text(simulation: &Simulation, table: &PodTable) -> String {
     });
     match n_unadmitted {
         0 => format!("{n_pending} pending"),
-        n => format!("{n_pending} pending, {n} not running on the named node"),
+        n => format!("{n_pending} pending, {n} not running on the named node or not created"),
     }
 }
 

@@ -1,21 +1,20 @@
 //! Limit ranges.
 
+use berth_api::object::LimitRangeItem;
+use berth_api::read::from_value;
+use berth_control::limits;
 use berth_schema::resource::LIMIT_RANGES;
 
 use crate::kinds::prelude::*;
 
 pub static STRATEGY: Typed = Typed { complete: default_amounts, ..Typed::new(&LIMIT_RANGES) };
 
-/// Of a container: the default limit is the maximum, the default request the default limit, or else the minimum.
 fn default_amounts(value: &mut Value) {
-    for item in items_mut(&mut value["spec"], "limits").iter_mut().filter(|item| item["type"] == "Container")
-    {
-        for (field, from) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
-            let mut amounts = item[from].as_object().cloned().unwrap_or_default();
-            amounts.extend(item[field].as_object().cloned().unwrap_or_default());
-            if let Some(item) = item.as_object_mut().filter(|_| amounts != Map::new()) {
-                item.insert(field.to_owned(), Value::Object(amounts));
-            }
-        }
+    for item in items_mut(&mut value["spec"], "limits") {
+        // What cannot be read is refused when it is validated.
+        let Ok(mut limit) = from_value::<LimitRangeItem>(item) else { continue };
+        limits::complete(&mut limit);
+        set_quantities(item, "default", &limit.default);
+        set_quantities(item, "defaultRequest", &limit.default_request);
     }
 }

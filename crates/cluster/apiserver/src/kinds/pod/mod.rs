@@ -8,7 +8,7 @@ mod update;
 pub mod validate;
 
 use berth_api::feature_gates::FeatureGates;
-use berth_api::object::{self as typed, PriorityClass, ResourceList, RuntimeClass, Toleration};
+use berth_api::object::{self as typed, PriorityClass, RuntimeClass, Toleration};
 use berth_api::read::from_value;
 use berth_api::syntax::annotations::ANNOTATION_PREFIX;
 use berth_rules::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
@@ -270,14 +270,7 @@ fn write_back(pod: &mut Value, typed: &typed::Pod) {
         set(fields, "tolerations", tolerations.and_then(|list| serde_json::to_value(list).ok()));
     }
     set_quantities(spec, "overhead", &typed.spec.overhead);
-    for (list, containers) in
-        [("initContainers", &typed.spec.init_containers), ("containers", &typed.spec.containers)]
-    {
-        for (raw, container) in items_mut(spec, list).iter_mut().zip(containers) {
-            set_quantities(&mut raw["resources"], "requests", &container.resources.requests);
-            set_quantities(&mut raw["resources"], "limits", &container.resources.limits);
-        }
-    }
+    write_resources(spec, &typed.spec);
     if let Some(resources) = &typed.spec.resources {
         set_quantities(&mut spec["resources"], "requests", &resources.requests);
         set_quantities(&mut spec["resources"], "limits", &resources.limits);
@@ -311,6 +304,17 @@ fn write_back(pod: &mut Value, typed: &typed::Pod) {
     }
 }
 
+/// Copies the requests and limits of containers that admission set.
+pub fn write_resources(spec: &mut Value, typed: &typed::PodSpec) {
+    for (list, containers) in [("initContainers", &typed.init_containers), ("containers", &typed.containers)]
+    {
+        for (raw, container) in items_mut(spec, list).iter_mut().zip(containers.iter()) {
+            set_quantities(&mut raw["resources"], "requests", &container.resources.requests);
+            set_quantities(&mut raw["resources"], "limits", &container.resources.limits);
+        }
+    }
+}
+
 /// Admission only appends.
 fn append<T: serde::Serialize>(map: &mut Map<String, Value>, key: &str, all: &[T]) {
     let there = map.get(key).and_then(Value::as_array).map_or(0, Vec::len);
@@ -332,18 +336,5 @@ fn append_requirements(raw: &mut Value, selector: Option<&berth_api::object::Lab
         (selector, raw.get_mut("labelSelector").and_then(Value::as_object_mut))
     {
         append(raw, "matchExpressions", &selector.match_expressions);
-    }
-}
-
-fn set_quantities(resources: &mut Value, key: &str, quantities: &ResourceList) {
-    if quantities.is_empty() {
-        return;
-    }
-    let Some(raw) = object(resources, key) else { return };
-    for (name, amount) in quantities {
-        let same = raw.get(name).is_some_and(|value| quantity(value) == Some(*amount));
-        if !same {
-            raw.insert(name.clone(), Value::from(amount.to_string()));
-        }
     }
 }

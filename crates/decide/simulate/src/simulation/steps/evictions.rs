@@ -245,6 +245,7 @@ impl Steps<'_> {
             Fate::Recreated => {
                 let simulation = &mut *self.simulation;
                 simulation.remove_from_node(position);
+                simulation.creation.release(&simulation.pods[position].pod);
                 let node = simulation.nodes.get(node);
                 let evicted = &mut simulation.pods[position];
                 simulation.workloads.recreate(&mut evicted.pod, node);

@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use super::SimulatedPod;
 use super::rollout::{Rollout, Strategy};
 use super::state::Simulation;
+use super::unadmitted::UnadmittedState;
 
 pub use evictions::BlockedEviction;
 pub(crate) use evictions::{Eviction, budgets_of};
@@ -185,15 +186,18 @@ impl Steps<'_> {
 
     /// Places pending pods: all of them, or without those that are like one that finds no node. Returns whether a pod was placed.
     fn place(&mut self, are_all_tried: bool, progress: &mut impl FnMut(usize, usize)) -> bool {
+        for position in self.simulation.create_waiting() {
+            self.add_pending(position);
+        }
         let pods = &self.simulation.pods;
         let has_groups = self.waiting.pending.iter().any(|(i, _)| pods[*i].group.is_some());
         self.waiting.were_all_tried = are_all_tried || has_groups;
         if self.waiting.were_all_tried {
             let mut tried = self.waiting.next(true, &self.gone);
             tried.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
-            let n_tried = tried.len();
+            let positions: Vec<usize> = tried.iter().map(|(i, _)| *i).collect();
             let unplaced = self.simulation.place_pending(tried, progress);
-            let has_placed = unplaced.len() < n_tried;
+            let has_placed = positions.iter().any(|i| self.simulation.pods[*i].node().is_some());
             unplaced.into_iter().for_each(|(i, pod)| self.keep(i, pod));
             return has_placed;
         }
@@ -252,6 +256,9 @@ impl Steps<'_> {
 
     /// A controller creates the pod at this position: it is pending, or arrives at the node that it names.
     fn arrive_or_wait(&mut self, position: usize) {
+        if !self.simulation.create_at(position) {
+            return;
+        }
         match self.simulation.pods[position].pod.awaits_node_admission() {
             true => self.simulation.arrive_alone(position),
             false => self.add_pending(position),
@@ -286,6 +293,10 @@ impl Steps<'_> {
     /// A pod is gone. Its name is free.
     fn delete(&mut self, position: usize) {
         self.simulation.remove_from_node(position);
+        let pod = &self.simulation.pods[position];
+        if !pod.is_unadmitted(UnadmittedState::NotCreated) {
+            self.simulation.creation.release(&pod.pod);
+        }
         self.simulation.pods.forget_name(position);
         let gone = &mut self.simulation.pods[position];
         (gone.group, gone.was_running) = (None, false);
@@ -322,5 +333,6 @@ impl Steps<'_> {
         let position = |name: &NamespacedName| simulation.position(name.namespace(), name.name());
         simulation.queue = names.iter().filter_map(position).collect();
         simulation.vain_preemptors.clear();
+        simulation.name_predecessors();
     }
 }

@@ -8,7 +8,7 @@ use berth_api::syntax::quantity::with_unit;
 use berth_api::syntax::shell::Command;
 use berth_engine::{DomainSummary, FeasibleNodes, TermSummary, Verdict};
 use berth_rules::PodRequests;
-use berth_simulate::{PodClaim, PodExplanation, PodPreemption, Repair, SimulatedPod};
+use berth_simulate::{PodClaim, PodExplanation, PodPreemption, Repair, SimulatedPod, UnadmittedState};
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
@@ -170,6 +170,13 @@ fn outcome(explained: &PodExplanation, groups: &[verdicts::Group<'_>]) -> Markup
     let plain = verdicts::sentence(groups, explanation.n_nodes);
     let line = html! {
         @match (unadmitted, &explanation.running_on, explanation.outcome.node()) {
+            (Some(why), _, node) if why.state == UnadmittedState::NotCreated => {
+                strong.bad { "Does not run: it is " (why) ". " } "Once it is created, it would "
+                @match node {
+                    Some(node) => { "be placed on " (parts::node(node)) "." }
+                    None => { "be unschedulable: " (message) }
+                }
+            }
             (Some(why), _, node) => {
                 strong.bad { "Does not run, " (why.short()) ": " } (why.message) ". Without spec.nodeName, it would "
                 @match node {

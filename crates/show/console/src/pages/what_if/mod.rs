@@ -174,7 +174,7 @@ fn baseline(outcome: &WhatIfOutcome) -> Markup {
     let summary = &outcome.summary;
     let rows = [
         ("Unplaced", summary.unplaced),
-        ("Not running on their node", summary.not_running),
+        ("Not running on their node, or not created", summary.not_running),
         ("With broken rules", summary.broken_rules),
     ];
     if rows.iter().all(|(_, counts)| counts.before == 0) {
@@ -245,18 +245,20 @@ fn not_running(groups: &[NotRunning]) -> Markup {
         ]
     };
     let n_pods = groups.iter().map(|group| group.pods.len()).sum();
-    let caption = format!("{} not running on the node that they name", counted(n_pods, "pod"));
+    let caption =
+        format!("{} not running on the node that they name, or not created", counted(n_pods, "pod"));
     parts::short_table(&caption, &["Pods", "Workload", "Why"], (groups, "reason"), row)
 }
 
-/// `2 rejected by their nodes, 1 waiting for nodes or claims, `, without what there is not.
+/// `2 rejected by their nodes, 1 waiting for nodes or claims, 1 not created, `, without what there is not.
 fn n_not_running(groups: &[NotRunning]) -> String {
-    let count = |n, what: &str| match n {
+    let count = |state, what: &str| match NotRunning::n_pods(groups, state) {
         0 => String::new(),
         n => format!("{} {what}, ", grouped(n)),
     };
-    let [n_rejected, n_waiting] = NotRunning::n_pods(groups);
-    count(n_rejected, "rejected by their nodes") + &count(n_waiting, "waiting for nodes or claims")
+    count(UnadmittedState::Rejected, "rejected by their nodes")
+        + &count(UnadmittedState::Waiting, "waiting for nodes or claims")
+        + &count(UnadmittedState::NotCreated, "not created")
 }
 
 fn broken_rules(broken: &[BrokenRule]) -> Markup {

@@ -2,17 +2,16 @@
 //!
 //! A charge holds its namespace from the check until the object is written. So the used amounts are exact, whatever
 //! requests run at the same time. What objects no longer use, [`Quotas::follow`] counts again from the stored objects, under the
-//! same lock; that is why this is not a controller outside the API server.
-
-mod scope;
-mod usage;
+//! same lock; that is why this is not a controller outside the API server. What objects use, and what quotas refuse, `berth_control`
+//! says.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_api::object::ResourceList;
+use berth_api::object::{Pod, ResourceList, ResourceQuota};
 use berth_api::read::from_value;
+use berth_control::quota::{self, BY_PLURAL, DEVICES_OF_CLASS, OF_CLASS, Uses};
 use berth_schema::resource::{
     PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS, RESOURCES, Resource, SERVICES,
 };
@@ -20,7 +19,6 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
-use self::scope::Scoped;
 use crate::request::Status;
 use crate::store::{Change, EventType, Filter, Object, Store, Write, WriteError, key};
 
@@ -48,29 +46,35 @@ pub struct Quotas {
 struct Quota {
     object: Arc<Object>,
     value: Arc<Value>,
-    hard: ResourceList,
+    typed: ResourceQuota,
 }
 
-/// What quotas need of an object.
-#[derive(PartialEq)]
-struct Uses {
-    amounts: ResourceList,
-    scoped: Scoped,
+/// What a stored object uses. It is read once: each count reads all objects of a namespace.
+fn uses_of_stored(resource: &Resource, object: &Object) -> Arc<Uses> {
+    match USING.contains(&resource) {
+        true => object.kept(|value| Uses::of(resource, &value)),
+        // The others count as one, whatever they contain.
+        false => Arc::new(Uses::of(resource, &Value::Null)),
+    }
 }
 
-impl Uses {
-    fn of(resource: &Resource, object: &Value) -> Uses {
-        Uses { amounts: usage::of(resource, object), scoped: Scoped::of(resource, object) }
+/// The resource whose objects use an amount.
+fn counted(name: &str) -> Option<&'static Resource> {
+    let stored = || RESOURCES.iter().copied().filter(|resource| resource.stored().is_some());
+    if let Some(counted) = name.strip_prefix("count/") {
+        return stored().find(|resource| resource.group_resource() == counted);
     }
-
-    /// Those of a stored object, which is read once: each count reads all objects of a namespace.
-    fn of_stored(resource: &Resource, object: &Object) -> Arc<Uses> {
-        match USING.contains(&resource) {
-            true => object.kept(|value| Uses::of(resource, &value)),
-            // The others count as one, whatever they contain.
-            false => Arc::new(Uses::of(resource, &Value::Null)),
-        }
+    if name == "requests.storage" || name.contains(OF_CLASS) {
+        return Some(&PERSISTENT_VOLUME_CLAIMS);
     }
+    if name.ends_with(DEVICES_OF_CLASS) {
+        return Some(&RESOURCE_CLAIMS);
+    }
+    if name.starts_with("services.") {
+        return Some(&SERVICES);
+    }
+    let by_plural = BY_PLURAL.iter().find(|resource| resource.plural == name);
+    by_plural.map_or(Some(&PODS), |names| stored().find(|resource| resource.names == *names))
 }
 
 /// Resources whose objects use amounts that depend on what they contain.
@@ -81,57 +85,36 @@ impl Quota {
         let (_, quotas) = store.list(&RESOURCE_QUOTAS, &Filter::in_namespace(namespace));
         let read = |object: Arc<Object>| {
             let value = object.parsed();
-            let hard = from_value::<ResourceList>(&value["spec"]["hard"]).unwrap_or_default();
-            Quota { object, value, hard }
+            let typed = from_value(&value).unwrap_or_default();
+            Quota { object, value, typed }
         };
         quotas.into_iter().map(read).collect()
     }
 
-    fn bounds(&self, resource: &Resource, object: &Scoped) -> bool {
-        scope::matches(&self.value["spec"], resource, object)
-    }
-
-    /// The part of some amounts that the quota bounds.
-    fn bounded(&self, amounts: &ResourceList) -> ResourceList {
-        let bounded = amounts.iter().filter(|(name, _)| self.hard.contains_key(*name));
-        bounded.map(|(name, amount)| (name.clone(), *amount)).collect()
-    }
-
     /// The used amounts: those in the status, and counted where the status lacks one.
     fn used(&self, store: &Store) -> ResourceList {
-        let stored = from_value::<ResourceList>(&self.value["status"]["used"]).unwrap_or_default();
-        if self.hard.keys().all(|name| stored.contains_key(name)) {
-            self.bounded(&stored)
-        } else {
-            self.count(store)
-        }
+        quota::used_by_status(&self.typed).unwrap_or_else(|| self.count(store))
     }
 
     fn count(&self, store: &Store) -> ResourceList {
-        let mut used: ResourceList =
-            self.hard.keys().map(|name| (name.clone(), Default::default())).collect();
-        let mut counted: Vec<&'static Resource> = Vec::new();
-        for resource in self.hard.keys().filter_map(|name| usage::counted(name)) {
-            if !counted.contains(&resource) {
-                counted.push(resource);
+        let mut used = quota::unused(&self.typed);
+        let mut resources: Vec<&'static Resource> = Vec::new();
+        for resource in self.typed.spec.hard.keys().filter_map(|name| counted(name)) {
+            if !resources.contains(&resource) {
+                resources.push(resource);
             }
         }
-        for resource in counted {
+        for resource in resources {
             let (_, objects) = store.list(resource, &Filter::in_namespace(self.object.facts.namespace()));
             for object in &objects {
-                let uses = Uses::of_stored(resource, object);
-                for (name, amount) in uses.amounts.iter().filter(|_| self.bounds(resource, &uses.scoped)) {
-                    if let Some(used) = used.get_mut(name) {
-                        *used += *amount;
-                    }
-                }
+                quota::add(&mut used, &self.typed, &uses_of_stored(resource, object));
             }
         }
         used
     }
 
     async fn write(&self, store: &Store, used: &ResourceList) -> Result<(), WriteError> {
-        let status = json!({"hard": self.hard, "used": used});
+        let status = json!({"hard": self.typed.spec.hard, "used": used});
         if self.value["status"] == status {
             return Ok(());
         }
@@ -179,55 +162,29 @@ impl Quotas {
         if Quota::all(&self.store, namespace).is_empty() {
             return Ok(None);
         }
-        let Uses { amounts: requested, scoped } = Uses::of(resource, new);
-        let had = old.map(|old| usage::of(resource, old)).unwrap_or_default();
-        let less = |name: &String| had.get(name).copied().unwrap_or_default();
-        let more: ResourceList = requested
-            .into_iter()
-            .map(|(name, amount)| (name.clone(), amount - less(&name)))
-            .filter(|(_, amount)| !amount.is_negative() && !amount.is_zero())
-            .collect();
+        let uses = Uses::of(resource, new);
+        let had = old.map(|old| Uses::of(resource, old).amounts).unwrap_or_default();
+        let more = uses.more_than(&had);
+        let new_pod = match old {
+            None if *resource == PODS => Some(from_value::<Pod>(new).map_err(Status::internal)?),
+            _ => None,
+        };
+        let refused = |why: String| Status::forbidden(resource, name, &why);
         let charge = Charge { namespace: namespace.to_owned(), _held: self.lock(namespace).await };
         for _ in 0..ATTEMPTS {
             let mut writes = Vec::new();
-            for quota in
-                Quota::all(&self.store, namespace).into_iter().filter(|quota| quota.bounds(resource, &scoped))
-            {
-                if old.is_none() && *resource == PODS {
-                    usage::constraints(new, &quota.hard).map_err(|missing| {
-                        let why =
-                            format!("failed quota: {}: must specify {missing}", quota.object.facts.name());
-                        Status::forbidden(resource, name, &why)
-                    })?;
-                }
-                let requested = quota.bounded(&more);
-                if requested.is_empty() {
+            for quota in Quota::all(&self.store, namespace) {
+                let typed = &quota.typed;
+                if !quota::bounds(typed, &uses) {
                     continue;
                 }
-                let mut used = quota.used(&self.store);
-                let before = used.clone();
-                for (name, amount) in &requested {
-                    *used.entry(name.clone()).or_default() += *amount;
+                if let Some(pod) = &new_pod {
+                    quota::check_amounts(typed, pod).map_err(refused)?;
                 }
-                let exceeded: Vec<&String> =
-                    requested.keys().filter(|name| used.get(*name) > quota.hard.get(*name)).collect();
-                if !exceeded.is_empty() {
-                    let shown = |amounts: &ResourceList| {
-                        let each = exceeded
-                            .iter()
-                            .filter_map(|name| Some(format!("{name}={}", amounts.get(*name)?)));
-                        each.collect::<Vec<_>>().join(",")
-                    };
-                    let why = format!(
-                        "exceeded quota: {}, requested: {}, used: {}, limited: {}",
-                        quota.object.facts.name(),
-                        shown(&requested),
-                        shown(&before),
-                        shown(&quota.hard)
-                    );
-                    return Err(Status::forbidden(resource, name, &why));
+                let used = || quota.used(&self.store);
+                if let Some(used) = quota::charge(typed, used, &more).map_err(refused)? {
+                    writes.push((quota, used));
                 }
-                writes.push((quota, used));
             }
             if dry_run {
                 return Ok(None);

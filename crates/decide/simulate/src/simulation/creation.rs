@@ -1,0 +1,241 @@
+//! What the creation of pods depends on: LimitRanges, ResourceQuotas and what they have used, and the StatefulSets that create their
+//! pods in order.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use berth_api::object::volume::PersistentVolumeClaim;
+use berth_api::object::{
+    LimitRange, NamespacedName, ObjectMeta, Pod, ResourceList, ResourceQuota, VolumeObject,
+};
+use berth_control::limits;
+use berth_control::quota::{self, Uses};
+use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
+use berth_rules::admission::{FieldError, default_pod};
+
+use super::unadmitted::Unadmitted;
+use super::workloads;
+
+/// A workload: namespace, and kind and name.
+pub(super) type Key = (String, String);
+
+/// What creation depends on.
+#[derive(Clone, Default)]
+pub(crate) struct Creation {
+    /// By namespace, in the order of their names.
+    pub(super) limits: Arc<HashMap<String, Vec<LimitRange>>>,
+    /// By namespace, in the order of their names.
+    pub(super) quotas: HashMap<String, Vec<Quota>>,
+    /// The StatefulSets that create their pods in order.
+    pub(super) ordered: HashMap<Key, Ordered>,
+    /// The claims that controllers create with pods.
+    claims: Arc<HashMap<NamespacedName, Vec<PersistentVolumeClaim>>>,
+    /// Pods that defaults of LimitRanges make invalid: the errors.
+    invalid: Arc<HashMap<NamespacedName, String>>,
+    /// The pods that are not created so far, by workload: in order.
+    pub(super) waiting: BTreeMap<Key, BTreeMap<i64, NamespacedName>>,
+    /// The workloads whose next pod may be created now.
+    pub(super) changed: BTreeSet<Key>,
+    /// A pod that is not placed when it is created.
+    pub(super) held: Option<NamespacedName>,
+}
+
+#[derive(Clone)]
+pub(super) struct Quota {
+    object: Arc<ResourceQuota>,
+    used: ResourceList,
+}
+
+#[derive(Clone)]
+pub(super) struct Ordered {
+    pub(super) start: i64,
+    /// The pods from the start to this ordinal are available.
+    pub(super) available_to: i64,
+    /// How often a pod had lost its node when that was found out.
+    pub(super) n_vacated: usize,
+}
+
+/// Whether a pod of the input is there, so that quotas have been charged for it. One that names a node is taken for a running one.
+fn exists(pod: &Pod) -> bool {
+    pod.metadata.creation_timestamp.is_some() || !pod.spec.node_name.is_empty()
+}
+
+fn by_namespace<T>(
+    objects: impl Iterator<Item = T>,
+    metadata: impl Fn(&T) -> &ObjectMeta,
+) -> HashMap<String, Vec<T>> {
+    let mut by_namespace: HashMap<String, Vec<T>> = HashMap::new();
+    for object in objects {
+        by_namespace.entry(metadata(&object).namespace.clone()).or_default().push(object);
+    }
+    by_namespace.values_mut().for_each(|all| all.sort_by(|a, b| metadata(a).name.cmp(&metadata(b).name)));
+    by_namespace
+}
+
+/// Adds what the objects of an input use to the used amounts of its quotas.
+fn count(inventory: &Inventory, mut add: impl FnMut(&str, &Uses)) {
+    let quotas = inventory.resource_quotas.iter().map(|entry| entry.object.metadata.namespace.as_str());
+    let namespaces: BTreeSet<&str> = quotas.collect();
+    if namespaces.is_empty() {
+        return;
+    }
+    let pods = inventory.pods.iter().map(|entry| &entry.object);
+    for pod in pods.filter(|pod| exists(pod) && namespaces.contains(pod.metadata.namespace.as_str())) {
+        add(&pod.metadata.namespace, &Uses::of_pod(pod));
+    }
+    for entry in &inventory.volume_objects {
+        if let VolumeObject::PersistentVolumeClaim(claim) = &entry.object {
+            add(&claim.metadata.namespace, &Uses::of_claim(claim));
+        }
+    }
+}
+
+/// Objects change: what quotas count is from now on what their status says without the objects of the input, and these objects.
+pub(crate) fn count_used(inventory: &mut Inventory) {
+    let mut used = Vec::new();
+    for entry in &inventory.resource_quotas {
+        used.push(quota::used_by_status(&entry.object).filter(|_| entry.object.status.elsewhere.is_none()));
+    }
+    count(inventory, |namespace, uses| {
+        for (entry, used) in inventory.resource_quotas.iter().zip(&mut used) {
+            if let Some(used) = used.as_mut().filter(|_| entry.object.metadata.namespace == namespace) {
+                quota::release(used, &entry.object, uses);
+            }
+        }
+    });
+    for (entry, used) in inventory.resource_quotas.iter_mut().zip(used) {
+        entry.object.status.elsewhere = entry.object.status.elsewhere.take().or(used);
+    }
+}
+
+impl Creation {
+    pub fn new(inventory: &Inventory) -> Creation {
+        let ranges = inventory.limit_ranges.iter().map(|entry| {
+            let mut range = entry.object.clone();
+            range.spec.limits.iter_mut().for_each(limits::complete);
+            range
+        });
+        let mut is_counted = HashMap::new();
+        let quotas = inventory.resource_quotas.iter().map(|entry| {
+            let (object, status) = (Arc::new(entry.object.clone()), &entry.object.status);
+            let by_status = quota::used_by_status(&object).filter(|_| status.elsewhere.is_none());
+            is_counted.insert(object.metadata.namespaced_name(), by_status.is_none());
+            let used = by_status.or_else(|| status.elsewhere.clone());
+            Quota { used: used.unwrap_or_else(|| quota::unused(&object)), object }
+        });
+        let mut quotas = by_namespace(quotas, |quota| &quota.object.metadata);
+        count(inventory, |namespace, uses| {
+            for Quota { object, used } in quotas.get_mut(namespace).into_iter().flatten() {
+                if is_counted.get(&object.metadata.namespaced_name()) == Some(&true) {
+                    quota::add(used, object, uses);
+                }
+            }
+        });
+        let ordered = inventory.workloads.iter().filter_map(|entry| ordered(&entry.object));
+        Creation {
+            limits: Arc::new(by_namespace(ranges, |range| &range.metadata)),
+            quotas,
+            ordered: ordered.collect(),
+            ..Creation::default()
+        }
+    }
+
+    /// A rollout has its own order.
+    pub fn is_rolled_out(&mut self, workload: &Workload) {
+        self.ordered.remove(&key_of(workload));
+    }
+
+    fn limits(&self, namespace: &str) -> &[LimitRange] {
+        self.limits.get(namespace).map_or(&[], Vec::as_slice)
+    }
+
+    /// Sets what the LimitRanges of its namespace give a new pod. Returns whether there is anything.
+    pub fn set_defaults(&self, pod: &mut Pod) -> bool {
+        let ranges = self.limits(&pod.metadata.namespace);
+        if ranges.is_empty() {
+            return false;
+        }
+        default_pod(pod);
+        limits::set_defaults(ranges, pod).is_some()
+    }
+
+    /// What LimitRanges give a pod makes it invalid.
+    pub fn note_invalid(&mut self, pod: &Pod, errors: &[FieldError]) {
+        let errors = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        Arc::make_mut(&mut self.invalid).insert(pod.metadata.namespaced_name(), errors);
+    }
+
+    /// The controller of a pod creates this claim before it.
+    pub fn note_claim(&mut self, pod: &Pod, claim: &PersistentVolumeClaim) {
+        let namespace = &pod.metadata.namespace;
+        if self.quotas.contains_key(namespace) || self.limits.contains_key(namespace) {
+            let claims = Arc::make_mut(&mut self.claims).entry(pod.metadata.namespaced_name());
+            claims.or_default().push(claim.clone());
+        }
+    }
+
+    /// What quotas have used once a new pod and its claims are created, or why a LimitRange or a quota refuses one of them.
+    pub fn check(&self, pod: &Pod) -> Result<Vec<ResourceList>, Unadmitted> {
+        let (namespace, name) = (&pod.metadata.namespace, pod.metadata.namespaced_name());
+        let claims = self.claims.get(&name).map_or(&[][..], Vec::as_slice);
+        let ranges = self.limits(namespace);
+        let by_limits = |message| Unadmitted::not_created("LimitRange".to_owned(), message);
+        if let Some(errors) = self.invalid.get(&name) {
+            return Err(by_limits(errors.clone()));
+        }
+        claims.iter().try_for_each(|claim| limits::check_claim(ranges, claim)).map_err(by_limits)?;
+        limits::check(ranges, pod).map_err(by_limits)?;
+        let Some(quotas) = self.quotas.get(namespace) else { return Ok(Vec::new()) };
+        let pod_uses = Uses::of_pod(pod);
+        let uses: Vec<Uses> = claims.iter().map(Uses::of_claim).chain([pod_uses.clone()]).collect();
+        let used = quotas.iter().map(|Quota { object, used }| {
+            let refused =
+                |why| Unadmitted::not_created(format!("ResourceQuota {}", object.metadata.name), why);
+            if quota::bounds(object, &pod_uses) {
+                quota::check_amounts(object, pod).map_err(refused)?;
+            }
+            let mut used = used.clone();
+            for uses in uses.iter().filter(|uses| quota::bounds(object, uses)) {
+                let charged = quota::charge(object, || used.clone(), &uses.amounts).map_err(refused)?;
+                used = charged.unwrap_or(used);
+            }
+            Ok(used)
+        });
+        used.collect()
+    }
+
+    /// Charges a new pod and its claims to the quotas of its namespace.
+    ///
+    /// # Errors
+    /// A LimitRange or a quota refuses one of them: nothing is charged.
+    pub fn charge(&mut self, pod: &Pod) -> Result<(), Unadmitted> {
+        let used = self.check(pod)?;
+        if let Some(quotas) = self.quotas.get_mut(&pod.metadata.namespace) {
+            quotas.iter_mut().zip(used).for_each(|(quota, used)| quota.used = used);
+        }
+        if !self.claims.is_empty() {
+            Arc::make_mut(&mut self.claims).remove(&pod.metadata.namespaced_name());
+        }
+        Ok(())
+    }
+
+    /// A pod is gone. Its claims stay.
+    pub fn release(&mut self, pod: &Pod) {
+        let namespace = &pod.metadata.namespace;
+        let Some(quotas) = self.quotas.get_mut(namespace) else { return };
+        let uses = Uses::of_pod(pod);
+        quotas.iter_mut().for_each(|quota| quota::release(&mut quota.used, &quota.object, &uses));
+        self.changed.extend(self.waiting.keys().filter(|(of, _)| of == namespace).cloned());
+    }
+}
+
+fn key_of(workload: &Workload) -> Key {
+    (workload.metadata().namespace.clone(), workloads::name(workload))
+}
+
+fn ordered(workload: &Workload) -> Option<(Key, Ordered)> {
+    let WorkloadSpec::StatefulSet(set) = &workload.spec else { return None };
+    let start = set.spec.ordinals.as_ref().map_or(0, |ordinals| i64::from(ordinals.start));
+    let ordered = Ordered { start, available_to: start, n_vacated: 0 };
+    (set.spec.pod_management_policy != "Parallel").then(|| (key_of(workload), ordered))
+}
