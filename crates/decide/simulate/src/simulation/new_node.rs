@@ -1,7 +1,7 @@
 //! Nodes that are added.
 
 use berth_api::object::device::{DeviceObject, ResourceSlice};
-use berth_api::object::{Node, ObjectMeta};
+use berth_api::object::{Node, ObjectMeta, UNSCHEDULABLE_TAINT};
 use berth_api::syntax::labels::HOSTNAME;
 use berth_input::inventory::Inventory;
 
@@ -14,6 +14,7 @@ pub(crate) fn node_like(like: &Node, name: String) -> Node {
     node.metadata.labels.insert(HOSTNAME.to_owned(), name.clone());
     node.metadata.name = name;
     node.spec.unschedulable = false;
+    node.spec.taints.retain(|taint| taint.key != UNSCHEDULABLE_TAINT);
     node.spec.provider_id.clear();
     node.status.images.clear();
     node
