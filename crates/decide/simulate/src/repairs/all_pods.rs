@@ -16,7 +16,7 @@ use super::groups::changed_pod;
 use super::node::changed_node;
 use super::requests::{MAX_SETS, PLACE_STEPS, lacking_resources, least_reduction};
 use super::trial::Problem;
-use crate::simulation::Simulation;
+use crate::simulation::{Simulation, volume_claims};
 
 /// Workloads with more pods are not looked at as a whole.
 const MAX_PODS: usize = 500;
@@ -117,7 +117,8 @@ impl<'a> AllPods<'a> {
         let (placed, waiting): (Vec<usize>, Vec<usize>) =
             alike.iter().partition(|i| simulation.pods[**i].node().is_some());
         let pending = waiting.into_iter().map(|i| pending(i, true)).collect();
-        let has_claims = !target.pod.spec.volumes.is_empty() || simulation.may_need_devices(&target.pod);
+        let has_claims =
+            volume_claims(&target.pod).next().is_some() || simulation.may_need_devices(&target.pod);
         Some(AllPods {
             budget,
             position,
@@ -146,7 +147,7 @@ impl<'a> AllPods<'a> {
             return None;
         }
         if !repair.changes_pod() {
-            let mut cluster = self.simulation.cluster.clone();
+            let mut cluster = self.copy(&self.simulation.cluster)?;
             self.change(&mut cluster, repair)?;
             let (n_fit, node) = self.place(&mut cluster, &self.pending)?;
             let n_pods = self.n_placed + self.pending.len();
@@ -154,10 +155,13 @@ impl<'a> AllPods<'a> {
             return (n_pods > 1).then_some((fits, node));
         }
         let pods: Vec<Pod> = self.pods.iter().map(|pod| changed_pod(pod, repair)).collect::<Option<_>>()?;
-        let mut cluster = self.take_without();
+        let mut cluster = self.take_without()?;
         let placed = if self.has_claims || !repair.changes.iter().all(Change::is_of_pod) {
-            let mut changed = cluster.clone();
-            self.change(&mut changed, repair).and_then(|()| self.place(&mut changed, &pods))
+            let changed = self.copy(&cluster);
+            changed.and_then(|mut changed| {
+                self.change(&mut changed, repair)?;
+                self.place(&mut changed, &pods)
+            })
         } else {
             self.place(&mut cluster, &pods)
         };
@@ -167,16 +171,21 @@ impl<'a> AllPods<'a> {
     }
 
     /// The cluster without the pods of the workload, to be given back.
-    fn take_without(&mut self) -> Cluster {
+    fn take_without(&mut self) -> Option<Cluster> {
         if let Some(cluster) = self.without.take() {
-            return cluster;
+            return Some(cluster);
         }
-        let mut cluster = self.simulation.cluster.clone();
+        let mut cluster = self.copy(&self.simulation.cluster)?;
         let pods = self.all.iter().map(|i| &self.simulation.pods[*i]).filter(|pod| pod.node().is_some());
         for pod in pods {
             cluster.remove_pod(&pod.pod.metadata.namespace, &pod.pod.metadata.name);
         }
-        cluster
+        Some(cluster)
+    }
+
+    fn copy(&self, cluster: &Cluster) -> Option<Cluster> {
+        self.budget.spend(self.simulation.nodes.len() + self.simulation.pods.len()).ok()?;
+        Some(cluster.clone())
     }
 
     /// Makes the changes of nodes and other pods.

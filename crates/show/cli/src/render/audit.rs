@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_enforcer::{EnforcerOptions, HoldForecast, HoldPeriod, PodHold};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
-use berth_simulate::NotRunning;
+use berth_simulate::{NotRunning, UnadmittedState};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
 use berth_terminal::table::{Cell, Table};
 use jiff::Timestamp;

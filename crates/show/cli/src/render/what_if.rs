@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
-use berth_simulate::NotRunning;
+use berth_simulate::{NotRunning, UnadmittedState};
 use berth_simulate::what_if::{
     BlockedEviction, BrokenRule, Counts, DomainLoss, EvictedPod, LossesAfterChanges, MovedPod, StepOutcome,
     StuckRollout, Summary, UnplacedPod, WhatIfOutcome,

@@ -14,7 +14,7 @@ use berth_simulate::what_if::{
     BlockedEviction, BrokenRule, Changed, Counts, DomainLoss, EvictedPod, LossesAfterChanges, MovedPod,
     StuckRollout, UnplacedPod, WhatIfOutcome,
 };
-use berth_simulate::{NotRunning, Simulation};
+use berth_simulate::{NotRunning, Simulation, UnadmittedState};
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
