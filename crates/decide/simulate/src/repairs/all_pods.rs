@@ -16,7 +16,7 @@ use super::groups::changed_pod;
 use super::node::changed_node;
 use super::requests::{MAX_SETS, PLACE_STEPS, lacking_resources, least_reduction};
 use super::trial::Problem;
-use crate::simulation::{Simulation, volume_claims};
+use crate::simulation::{Simulation, Unadmitted, volume_claims};
 
 /// Workloads with more pods are not looked at as a whole.
 const MAX_PODS: usize = 500;
@@ -86,7 +86,7 @@ impl<'a> AllPods<'a> {
             let pod = &simulation.pods[*i];
             pod.workload.as_ref() == Some(&workload)
                 && pod.pod.metadata.namespace == *namespace
-                && pod.unadmitted.is_none()
+                && pod.unadmitted.as_deref().is_none_or(Unadmitted::is_created_later)
                 && !pod.pod.metadata.is_deleting()
         };
         let of_workload: Vec<usize> = (0..simulation.pods.len()).filter(is_of).collect();

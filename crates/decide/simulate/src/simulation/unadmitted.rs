@@ -73,6 +73,11 @@ impl Unadmitted {
         Unadmitted { state: UnadmittedState::NotCreated, node: String::new(), reason: None, message }
     }
 
+    /// Whether a StatefulSet creates the pod once those before it are available.
+    pub(crate) fn is_created_later(&self) -> bool {
+        self.state == UnadmittedState::NotCreated && self.reason.is_none()
+    }
+
     /// What its author can do.
     pub(crate) fn hint(&self) -> String {
         let node = &self.node;
@@ -131,6 +136,7 @@ impl fmt::Display for Unadmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.state {
             UnadmittedState::Waiting => f.write_str(&self.short()),
+            _ if self.is_created_later() => f.write_str(&self.short()),
             _ => write!(f, "{}: {}", self.short(), self.message),
         }
     }

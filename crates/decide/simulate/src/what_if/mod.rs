@@ -34,8 +34,10 @@ use serde::Serialize;
 
 use self::before::Before;
 use self::departures::Departures;
-use crate::simulation::{Leaving, SimulatedPod, Simulation, SimulationError, SimulationOptions, budgets_of};
 use crate::simulation::creation::count_used;
+use crate::simulation::{
+    Leaving, SimulatedPod, Simulation, SimulationError, SimulationOptions, UnadmittedState, budgets_of,
+};
 
 pub use crate::simulation::BlockedEviction;
 pub use crate::simulation::evicted_by_drain;
@@ -510,13 +512,16 @@ fn write_back(
     let is_lost = |pod: &SimulatedPod| {
         pod.preempted_by.is_some() && pod.is_unplaced() && pod.pod.metadata.controller().is_none()
     };
+    // Their controllers create them when the cluster is built again.
+    let is_not_created = |pod: &SimulatedPod| pod.is_unadmitted(UnadmittedState::NotCreated);
+    let is_there = |pod: &SimulatedPod| !is_lost(pod) && !is_not_created(pod);
     for pod in simulation.pods().iter().filter(|pod| is_lost(pod)) {
         lost.push((pod.pod.metadata.namespaced_name(), pod.outcome.message().into_owned()));
     }
-    add_created(inventory, simulation, |pod| !is_lost(pod), now)?;
+    add_created(inventory, simulation, is_there, now)?;
     inventory.pods.retain_mut(|entry| {
         let metadata = &entry.object.metadata;
-        match simulation.pod(&metadata.namespace, &metadata.name).filter(|pod| !is_lost(pod)) {
+        match simulation.pod(&metadata.namespace, &metadata.name).filter(|pod| is_there(pod)) {
             Some(pod) if pod.node() != Some(&entry.object.spec.node_name) || entry.object.is_terminal() => {
                 entry.object = as_object(pod, now);
                 true

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::before::Before;
 use super::departures::Departures;
-use crate::simulation::Simulation;
+use crate::simulation::{SimulatedPod, Simulation, UnadmittedState};
 
 /// The cluster once it has settled after a step: changes that are made together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,10 +31,16 @@ impl StepOutcome {
         departures: &Departures,
         exhausted: Vec<NamespacedName>,
     ) -> StepOutcome {
-        let pods =
-            simulation.pods().iter().filter(|pod| pod.is_unplaced() && !pod.pod.metadata.is_deleting());
-        let unplaced = pods.map(|pod| (before.name_of(pod), pod.outcome.message()));
-        let mut unplaced: Vec<_> = unplaced.filter(|(name, _)| !before.unplaced.contains(name)).collect();
+        let is_missing = |pod: &&SimulatedPod| {
+            (pod.is_unplaced() || pod.is_unadmitted(UnadmittedState::NotCreated))
+                && !pod.pod.metadata.is_deleting()
+        };
+        let missing = simulation.pods().iter().filter(is_missing);
+        let missing = missing.map(|pod| (before.name_of(pod), pod.outcome.message()));
+        let is_new = |name: &NamespacedName| {
+            !before.unplaced.contains(name) && !before.not_running.contains(&name.to_string())
+        };
+        let mut unplaced: Vec<_> = missing.filter(|(name, _)| is_new(name)).collect();
         let lost = departures.lost.iter().map(|(name, why)| (name.clone(), why.into()));
         unplaced.extend(lost);
         unplaced.sort();

@@ -197,7 +197,10 @@ fn a_pod_that_is_gone_gives_its_part_of_the_quota_back() {
     let web = workload("Deployment", "", PLAIN).replace("replicas: 3", "replicas: 1");
     let with_web = |change: &Change| {
         let mut what_if = changed(&dump, change).0;
-        what_if.overlay(|inventory| inventory.read(web.as_bytes(), "change")).expect("well-formed");
+        what_if
+            .overlay(|inventory| inventory.read(web.as_bytes(), "change"))
+            .expect("valid")
+            .expect("well-formed");
         what_if.run(|_, _| ()).expect("valid").outcome.not_running.len()
     };
     assert_eq!(with_web(&Change::Uncordon("n1".to_owned())), 1);
@@ -208,11 +211,14 @@ fn a_pod_that_is_gone_gives_its_part_of_the_quota_back() {
 fn a_stateful_set_creates_evicted_pods_again_in_order() {
     let before = nodes(3) + &workload("StatefulSet", "", ONE_PER_NODE);
     let (mut what_if, _) = changed(&before, &Change::Drain("n1".to_owned()));
+    what_if.then().expect("valid");
     what_if.apply(&Change::Drain("n2".to_owned())).expect("the change is possible");
     let outcome = what_if.run(|_, _| ()).expect("valid").outcome;
     assert_eq!(outcome.unplaced.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["web-0"]);
     assert_eq!(outcome.not_running[0].why.to_string(), "not created yet (waits for web-0)");
     assert_eq!(outcome.not_running[0].pods, ["default/web-1"]);
+    let missing = outcome.steps.iter().map(|step| step.unplaced.join(" ")).collect::<Vec<_>>();
+    assert_eq!(missing, ["default/web-0", "default/web-0 default/web-1"]);
 }
 
 #[test]
@@ -227,7 +233,10 @@ fn a_rollout_is_stuck_where_the_quota_has_no_room_for_its_surge() {
             WhatIf::new(inventory(&before), SimulationOptions::default(), Timestamp::UNIX_EPOCH)
                 .expect("valid");
         let after = web.replace("image: i", "image: j");
-        what_if.overlay(|inventory| inventory.read(after.as_bytes(), "change")).expect("well-formed");
+        what_if
+            .overlay(|inventory| inventory.read(after.as_bytes(), "change"))
+            .expect("valid")
+            .expect("well-formed");
         what_if.run(|_, _| ()).expect("valid").outcome
     };
     let stuck = rolled_out(0).stuck_rollouts;

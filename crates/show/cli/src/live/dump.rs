@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_api::resource::{DEVICE_TAINT_RULES, LIMIT_RANGES, NODES, RESOURCE_QUOTAS, Resource};
+use berth_api::resource::{DEVICE_TAINT_RULES, NODES, Resource};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::ProgressBar;
@@ -12,8 +12,7 @@ use tokio::sync::mpsc;
 use super::{ListEvent, LiveCluster, LiveError, MAX_WAITING, RESOURCES, list_all};
 
 /// What commands read of files besides [`RESOURCES`]. Without CronJobs, as there.
-const OF_FILES: &[(Resource, bool)] =
-    &[(DEVICE_TAINT_RULES, false), (LIMIT_RANGES, false), (RESOURCE_QUOTAS, false)];
+const OF_FILES: &[(Resource, bool)] = &[(DEVICE_TAINT_RULES, false)];
 
 /// A dump of a cluster.
 #[derive(Default)]
