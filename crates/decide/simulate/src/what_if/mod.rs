@@ -34,8 +34,10 @@ use serde::Serialize;
 
 use self::before::Before;
 use self::departures::Departures;
-use crate::simulation::{Leaving, SimulatedPod, Simulation, SimulationError, SimulationOptions, budgets_of};
 use crate::simulation::creation::count_used;
+use crate::simulation::{
+    Leaving, SimulatedPod, Simulation, SimulationError, SimulationOptions, UnadmittedState, budgets_of,
+};
 
 pub use crate::simulation::BlockedEviction;
 pub use crate::simulation::evicted_by_drain;
@@ -513,10 +515,12 @@ fn write_back(
     for pod in simulation.pods().iter().filter(|pod| is_lost(pod)) {
         lost.push((pod.pod.metadata.namespaced_name(), pod.outcome.message().into_owned()));
     }
-    add_created(inventory, simulation, |pod| !is_lost(pod), now)?;
+    // A controller creates later what it could not create so far.
+    let is_there = |pod: &SimulatedPod| !is_lost(pod) && !pod.is_unadmitted(UnadmittedState::NotCreated);
+    add_created(inventory, simulation, is_there, now)?;
     inventory.pods.retain_mut(|entry| {
         let metadata = &entry.object.metadata;
-        match simulation.pod(&metadata.namespace, &metadata.name).filter(|pod| !is_lost(pod)) {
+        match simulation.pod(&metadata.namespace, &metadata.name).filter(|pod| is_there(pod)) {
             Some(pod) if pod.node() != Some(&entry.object.spec.node_name) || entry.object.is_terminal() => {
                 entry.object = as_object(pod, now);
                 true
