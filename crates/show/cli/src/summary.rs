@@ -203,8 +203,10 @@ pub fn explain(failures: &mut Vec<Failure>, simulation: &mut Simulation) {
             continue;
         };
         // A member that fails alone, or that fits alone, is no reason.
-        if let Some(group) = explained.group.filter(|group| group.message.is_some()) {
-            failure.message = format!("pod group {}/{}: {}", group.namespace, group.name, group.message.unwrap_or_default());
+        if let Some(group) = &explained.group
+            && let Some(message) = &group.message
+        {
+            failure.message = format!("pod group {}/{}: {message}", group.namespace, group.name);
             let alike = |f: &&mut Failure| f.message == failure.message && f.workload == failure.workload;
             match of_groups.iter_mut().find(alike) {
                 Some(known) => known.pods.append(&mut failure.pods),

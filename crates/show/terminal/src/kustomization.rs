@@ -16,7 +16,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 /// The files that a kustomization names as patches, as absolute paths; none if it cannot be read.
 pub(crate) fn patches(kustomization: &Path) -> Vec<PathBuf> {
     let Ok(text) = small_text(kustomization) else { return Vec::new() };
-    let Ok(manifests) = collect_manifests(text.as_bytes(), &kustomization.display().to_string()) else {
+    let Ok(manifests) = collect_manifests(&text, &kustomization.display().to_string()) else {
         return Vec::new();
     };
     let directory = kustomization.parent().unwrap_or(Path::new(""));

@@ -5,6 +5,7 @@
 //! It knows no command and no report.
 
 pub mod input;
+mod kustomization;
 pub mod output;
 pub mod process;
 pub mod progress;
