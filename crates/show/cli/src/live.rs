@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES,
@@ -128,6 +129,10 @@ impl LiveCluster {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         runtime.map_err(LiveError::Runtime)?.block_on(async {
             let (client, server) = self.connect().await?;
+            let version: Option<Value> = call::json(&client, call::get("/version"), TIMEOUT).await.ok();
+            inventory.server_version = version.and_then(|version| {
+                KubernetesVersion::of_server(version["major"].as_str()?, version["minor"].as_str()?)
+            });
             read(&client, &server, inventory, progress).await
         })
     }

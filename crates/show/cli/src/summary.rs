@@ -274,7 +274,8 @@ mod tests {
                  resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}\n"
             )
         };
-        let (gang, other) = ("schedulingGroup: {podGroupName: pg}, ", "schedulingGroup: {podGroupName: other}, ");
+        let (gang, other) =
+            ("schedulingGroup: {podGroupName: pg}, ", "schedulingGroup: {podGroupName: other}, ");
         let group = |name: &str| {
             format!(
                 "---\n{{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {{name: {name}}}, \
@@ -296,7 +297,8 @@ mod tests {
         };
         let mut failures: Vec<_> = ["single", "w-0", "x-0", "w-1", "x-1"].iter().map(failure).collect();
         explain(&mut failures, &mut simulation);
-        let shown: Vec<_> = failures.iter().map(|f| (f.pods.join(" "), f.message.split(';').next().unwrap())).collect();
+        let shown: Vec<_> =
+            failures.iter().map(|f| (f.pods.join(" "), f.message.split(';').next().unwrap())).collect();
         let alone = "0/1 nodes are available: 1 Insufficient cpu.";
         let expected = [
             ("default/single", alone),

@@ -13,7 +13,7 @@ mod connection_args;
 pub mod console;
 pub mod enforcer;
 pub mod explain;
-mod feature_gate_args;
+pub mod feature_gate_args;
 mod hold_args;
 pub mod install;
 pub mod kubelet;
