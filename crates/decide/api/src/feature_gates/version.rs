@@ -77,13 +77,47 @@ impl FromStr for KubernetesVersion {
 pub enum Change {
     /// A spread constraint whose selector is `{}` counts all pods of the namespace; it counted none.
     EmptySpreadSelector,
+    /// In preemption, a budget whose selector is `{}` protects all pods of its namespace, and a budget can protect pods without labels;
+    /// they protected none.
+    EmptyBudgetSelector,
+    /// A pod whose preemption violates a budget uses up none of the budgets after it; it used up one disruption of each.
+    BudgetsAfterViolation,
+    /// Errors of selectors of devices name the device and say how a missing key is guarded against.
+    SelectorErrorNamesDevice,
+    /// A configuration that holds for all requests of a claim is written to the allocation once, without `requests`.
+    ConfigOfAllRequests,
+    /// Slices with shared counters concern the nodes that they name, as slices with devices do; they concerned all nodes.
+    CounterSlicesOfNode,
+    /// A device that has too little capacity left is one of all devices, so that a request for all of them fails; it was left out.
+    AllWithUsedCapacity,
+    /// The error of too many devices names the request.
+    TooManyDevicesNamesRequest,
+    /// A pool that is incomplete or invalid rejects the node for a request for all devices; it ended the attempt with an error.
+    AllWithUnusablePool,
+    /// A device that claims share is not given to one alone, once it can no longer be shared.
+    ExclusiveWithShares,
+    /// Versions that differ in build metadata alone satisfy `matchAttribute`, and do not satisfy `distinctAttribute`.
+    VersionsWithoutBuildMetadata,
+    /// A requested capacity may have the domain of the driver.
+    QualifiedCapacity,
 }
 
 impl Change {
-    /// The number of the change in kubernetes/kubernetes, and the first version that has it.
-    pub const fn row(self) -> (u32, KubernetesVersion) {
+    /// The number of the change in kubernetes/kubernetes, if it is known, and the first version that has it.
+    pub const fn row(self) -> (Option<u32>, KubernetesVersion) {
         match self {
-            Change::EmptySpreadSelector => (141_340, V1_38),
+            Change::EmptySpreadSelector => (Some(141_340), V1_38),
+            Change::EmptyBudgetSelector => (Some(141_785), V1_38),
+            Change::BudgetsAfterViolation => (Some(137_981), V1_37),
+            Change::SelectorErrorNamesDevice => (Some(136_709), V1_37),
+            Change::ConfigOfAllRequests => (Some(139_731), V1_37),
+            Change::CounterSlicesOfNode => (None, V1_37),
+            Change::AllWithUsedCapacity => (Some(140_769), V1_37),
+            Change::TooManyDevicesNamesRequest => (None, V1_37),
+            Change::AllWithUnusablePool => (Some(141_898), V1_38),
+            Change::ExclusiveWithShares => (Some(140_798), V1_38),
+            Change::VersionsWithoutBuildMetadata => (None, V1_38),
+            Change::QualifiedCapacity => (Some(142_202), V1_38),
         }
     }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use berth_api::object::device::{CapacityRequestPolicy, DeviceCapacity};
 use berth_api::syntax::quantity::Quantity;
 
+use crate::state::device::{Alternative, DeviceRecord};
+
 /// What a request takes of each capacity of a device; none if the device lacks one that is requested, or a policy of the
 /// device rules it out.
 pub(super) fn consumed(
@@ -19,6 +21,14 @@ pub(super) fn consumed(
         is_valid(amount, capacity.request_policy.as_ref()).then(|| (name.clone(), amount))
     };
     capacity.iter().map(amount).collect()
+}
+
+/// Whether a device that nobody uses has the capacity that a request takes.
+pub(super) fn has_whole_capacity(alternative: &Alternative, device: &DeviceRecord) -> bool {
+    let capacity = &device.shape.capacity;
+    consumed(&alternative.capacity, capacity).is_some_and(|share| {
+        share.iter().all(|(name, amount)| capacity.get(name).is_some_and(|of| *amount <= of.value))
+    })
 }
 
 /// Without a request, the default of the policy or all of the capacity; otherwise the requested amount, rounded up as the

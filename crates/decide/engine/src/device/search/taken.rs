@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::feature_gates::Change;
 use berth_api::object::device::DeviceAttribute;
 use berth_api::syntax::quantity::Quantity;
 use smallvec::SmallVec;
@@ -27,7 +28,10 @@ impl<'a> Search<'a> {
         match wanted.alternative.admin_access {
             true => !holders.contains(&at.claim),
             false => {
-                holders.is_empty() && self.candidates[candidate].used.is_none_or(|used| used.n_exclusive == 0)
+                let Candidate { device, used, .. } = self.candidates[candidate];
+                let keeps_shares = !device.shape.allows_multiple && self.has(Change::ExclusiveWithShares);
+                let is_used = |used: &DeviceUse| used.n_exclusive > 0 || keeps_shares && used.n_shares > 0;
+                holders.is_empty() && !used.is_some_and(is_used)
             }
         }
     }
@@ -198,9 +202,17 @@ impl<'a> Search<'a> {
         }
         let Some(value) = device.shape.attribute(&constraint.attribute) else { return Added::Violates };
         let values = &self.constrained[claim][i];
+        let without_build = self.has(Change::VersionsWithoutBuildMetadata);
+        let is_equal = |other: &&DeviceAttribute| match (value, other) {
+            (DeviceAttribute::Version(a), DeviceAttribute::Version(b)) if without_build => {
+                let version = |text: &str| text.split('+').next().map(str::to_owned);
+                version(a) == version(b)
+            }
+            (a, b) => a == *b,
+        };
         let holds = match constraint.is_distinct {
-            true => !values.contains(&value),
-            false => values.first().is_none_or(|first| *first == value),
+            true => !values.iter().any(is_equal),
+            false => values.first().is_none_or(is_equal),
         };
         if holds && *value != DeviceAttribute::Unset { Added::Value(value) } else { Added::Violates }
     }
