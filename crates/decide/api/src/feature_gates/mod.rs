@@ -1,4 +1,4 @@
-//! Versions of Kubernetes with what differs between them: feature gates ([`FeatureGate`]) and decisions ([`Change`]).
+//! Versions of Kubernetes with what differs between them: feature gates ([`FeatureGate`]) and decisions ([`VersionChange`]).
 
 mod version;
 
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::syntax::similar::nearest;
 
-pub use self::version::{Change, KubernetesVersion};
+pub use self::version::{KubernetesVersion, VersionChange};
 
 /// One gate a line, by name: `NAME STATE STATE STATE[: what Berth does]`, with the state in each version: `.` if it does not exist, else its
 /// stage with `+` (on) or `-`, and `!` if it is locked.
@@ -171,6 +171,10 @@ pub struct FeatureGates {
     pub pod_group_preemption_policy: bool,
     /// Devices take allocatable resources of their node (enhancement 5517).
     pub dra_node_allocatable_resources: bool,
+    /// DeviceTaintRules give devices taints (enhancement 5055).
+    pub dra_device_taint_rules: bool,
+    /// Ranges of consumable capacity are calculated in thousandths (enhancement 5075, Kubernetes 1.37).
+    pub dra_fractional_capacity_range: bool,
 }
 
 impl Default for FeatureGates {
@@ -214,7 +218,7 @@ impl FeatureGates {
     }
 
     /// Whether the version decides as the change says.
-    pub const fn has(&self, change: Change) -> bool {
+    pub const fn has(&self, change: VersionChange) -> bool {
         self.version.has(change)
     }
 
@@ -230,6 +234,8 @@ impl FeatureGates {
             composite_pod_group: false,
             pod_group_preemption_policy: false,
             dra_node_allocatable_resources: false,
+            dra_device_taint_rules: false,
+            dra_fractional_capacity_range: false,
         }
     }
 
@@ -238,7 +244,7 @@ impl FeatureGates {
         self.fields().into_iter().filter(|(_, is_on)| **is_on).map(|(name, _)| name).collect()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut bool); 9] {
+    fn fields(&mut self) -> [(&'static str, &mut bool); 11] {
         [
             ("TaintTolerationComparisonOperators", &mut self.taint_toleration_comparison_operators),
             ("StorageCapacityScoring", &mut self.storage_capacity_scoring),
@@ -249,6 +255,8 @@ impl FeatureGates {
             ("CompositePodGroup", &mut self.composite_pod_group),
             ("PodGroupPreemptionPolicy", &mut self.pod_group_preemption_policy),
             ("DRANodeAllocatableResources", &mut self.dra_node_allocatable_resources),
+            ("DRADeviceTaintRules", &mut self.dra_device_taint_rules),
+            ("DRAFractionalCapacityRange", &mut self.dra_fractional_capacity_range),
         ]
     }
 }

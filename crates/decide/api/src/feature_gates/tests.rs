@@ -32,8 +32,11 @@ fn gates_are_set_by_name_and_by_stage() {
 fn a_version_has_its_own_gates_and_defaults() {
     let defaults = |version| FeatureGates::from(version).names();
     assert!(defaults(V1_36).is_empty());
-    assert_eq!(defaults(V1_37), ["StorageCapacityScoring", "VolumeLimitScaling"]);
-    assert_eq!(gates(V1_38, "AllBeta=false"), Vec::<&str>::new());
+    assert_eq!(
+        defaults(V1_37),
+        ["StorageCapacityScoring", "VolumeLimitScaling", "DRADeviceTaintRules", "DRAFractionalCapacityRange"]
+    );
+    assert_eq!(gates(V1_38, "AllBeta=false"), ["DRADeviceTaintRules", "DRAFractionalCapacityRange"]);
     // CompositePodGroup is new in 1.37, and beta in 1.38; PodGroupPreemptionPolicy is in 1.37 alone.
     assert!(gates(V1_36, "CompositePodGroup=true,PodGroupPreemptionPolicy=true").is_empty());
     assert!(gates(V1_37, "AllAlpha=true").contains(&"PodGroupPreemptionPolicy"));

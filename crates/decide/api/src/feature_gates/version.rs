@@ -34,7 +34,7 @@ impl KubernetesVersion {
     }
 
     /// Whether its components decide as the change says.
-    pub const fn has(self, change: Change) -> bool {
+    pub const fn has(self, change: VersionChange) -> bool {
         self as u8 >= change.row().1 as u8
     }
 
@@ -74,7 +74,7 @@ impl FromStr for KubernetesVersion {
 
 /// A decision that a version of Kubernetes changed, whatever its feature gates. The rule that it concerns asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum VersionChange {
     /// A spread constraint whose selector is `{}` counts all pods of the namespace; it counted none.
     EmptySpreadSelector,
     /// In preemption, a budget whose selector is `{}` protects all pods of its namespace, and a budget can protect pods without labels;
@@ -98,26 +98,33 @@ pub enum Change {
     ExclusiveWithShares,
     /// Versions that differ in build metadata alone satisfy `matchAttribute`, and do not satisfy `distinctAttribute`.
     VersionsWithoutBuildMetadata,
+    /// Amounts of capacity that are rounded up to a step are written with its suffixes, and those that cannot be calculated are errors;
+    /// they were written with binary suffixes.
+    CapacityInFormatOfStep,
+    /// A pod with scheduling gates holds the room that it is nominated for.
+    GatedNomination,
     /// A requested capacity may have the domain of the driver.
     QualifiedCapacity,
 }
 
-impl Change {
+impl VersionChange {
     /// The number of the change in kubernetes/kubernetes, if it is known, and the first version that has it.
     pub const fn row(self) -> (Option<u32>, KubernetesVersion) {
         match self {
-            Change::EmptySpreadSelector => (Some(141_340), V1_38),
-            Change::EmptyBudgetSelector => (Some(141_785), V1_38),
-            Change::BudgetsAfterViolation => (Some(137_981), V1_37),
-            Change::SelectorErrorNamesDevice => (Some(136_709), V1_37),
-            Change::ConfigOfAllRequests => (Some(139_731), V1_37),
-            Change::CounterSlicesOfNode => (None, V1_37),
-            Change::AllWithUsedCapacity => (Some(140_769), V1_37),
-            Change::TooManyDevicesNamesRequest => (None, V1_37),
-            Change::AllWithUnusablePool => (Some(141_898), V1_38),
-            Change::ExclusiveWithShares => (Some(140_798), V1_38),
-            Change::VersionsWithoutBuildMetadata => (None, V1_38),
-            Change::QualifiedCapacity => (Some(142_202), V1_38),
+            VersionChange::EmptySpreadSelector => (Some(141_340), V1_38),
+            VersionChange::EmptyBudgetSelector => (Some(141_785), V1_38),
+            VersionChange::BudgetsAfterViolation => (Some(137_981), V1_37),
+            VersionChange::SelectorErrorNamesDevice => (Some(136_709), V1_37),
+            VersionChange::ConfigOfAllRequests => (Some(139_731), V1_37),
+            VersionChange::CounterSlicesOfNode => (None, V1_37),
+            VersionChange::AllWithUsedCapacity => (Some(140_769), V1_37),
+            VersionChange::TooManyDevicesNamesRequest => (None, V1_37),
+            VersionChange::CapacityInFormatOfStep => (Some(140_161), V1_37),
+            VersionChange::GatedNomination => (Some(139_057), V1_37),
+            VersionChange::AllWithUnusablePool => (Some(141_898), V1_38),
+            VersionChange::ExclusiveWithShares => (Some(140_798), V1_38),
+            VersionChange::VersionsWithoutBuildMetadata => (None, V1_38),
+            VersionChange::QualifiedCapacity => (Some(142_202), V1_38),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use berth_api::feature_gates::Change;
+use berth_api::feature_gates::VersionChange;
 use berth_api::syntax::quantity::Quantity;
 
 use super::DevicesInUse;
@@ -70,7 +70,7 @@ fn node_pool<'a>(
     pool: &'a Pool,
     used: PoolUse<'a>,
 ) -> Option<NodePool<'a>> {
-    let counters_of_node = state.settings.config.feature_gates.has(Change::CounterSlicesOfNode);
+    let counters_of_node = state.settings.config.feature_gates.has(VersionChange::CounterSlicesOfNode);
     pool_of_slices(name, pool, used, |slice| {
         let includes = |scope: &NodeScope| scope.includes(&state.symbols, node);
         (!slice.counter_sets.is_empty() && !counters_of_node)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use berth_api::feature_gates::{Change, FeatureGates};
+use berth_api::feature_gates::{FeatureGates, VersionChange};
 use berth_api::object::device::{
     AllocationResult, ClaimDecision, DeviceAllocationConfiguration, DeviceConfiguration, DeviceDecision,
     DeviceRequestAllocationResult, ExtendedResourceClaim, ResourceClaimConsumerReference,
@@ -196,11 +196,11 @@ fn config(
             config.push(entry("FromClaim", Vec::new(), own));
             continue;
         }
-        let most = if gates.has(Change::ConfigOfAllRequests) { 1 } else { usize::MAX };
+        let most = if gates.has(VersionChange::ConfigOfAllRequests) { 1 } else { usize::MAX };
         let n_entries = n_concerned(&own.requests).min(most);
         config.extend((0..n_entries).map(|_| entry("FromClaim", own.requests.clone(), own)));
     }
-    if gates.has(Change::ConfigOfAllRequests) {
+    if gates.has(VersionChange::ConfigOfAllRequests) {
         for config in &mut config {
             if n_concerned(&config.requests) == requests.len() {
                 config.requests.clear();

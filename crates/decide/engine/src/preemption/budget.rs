@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use berth_api::feature_gates::{Change, FeatureGates};
+use berth_api::feature_gates::{FeatureGates, VersionChange};
 use berth_api::object::PodDisruptionBudget;
 use berth_rules::Selector;
 use smallvec::SmallVec;
@@ -68,7 +68,7 @@ impl<'a> Budgets<'a> {
         let gates = state.settings.config.feature_gates;
         let protects_none = |selector: &Selector| match selector {
             Selector::Nothing => true,
-            selector => selector.is_everything() && !gates.has(Change::EmptyBudgetSelector),
+            selector => selector.is_everything() && !gates.has(VersionChange::EmptyBudgetSelector),
         };
         let mut by_namespace: HashMap<&str, Vec<_>> = HashMap::new();
         for (i, budget) in budgets.iter().enumerate() {
@@ -99,7 +99,8 @@ impl<'a> Budgets<'a> {
         let symbols = &state.symbols;
         let labels = &state.label_sets.get(pod.label_set).of.labels;
         let label = move |key: &str| labels.get(symbols.get(key)?).map(|value| symbols.text(value));
-        let may_be_protected = self.gates.has(Change::EmptyBudgetSelector) || labels.iter().next().is_some();
+        let may_be_protected =
+            self.gates.has(VersionChange::EmptyBudgetSelector) || labels.iter().next().is_some();
         let protects = move |budget: &DisruptionBudget| {
             may_be_protected
                 && budget.selector.matches(label)
@@ -113,7 +114,7 @@ impl<'a> Budgets<'a> {
         let mut violated = false;
         for (i, budget) in self.protecting(state, pod) {
             violated |= use_one(used, i) > budget.disruptions_allowed;
-            if violated && self.gates.has(Change::BudgetsAfterViolation) {
+            if violated && self.gates.has(VersionChange::BudgetsAfterViolation) {
                 break;
             }
         }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use berth_api::feature_gates::Change;
+use berth_api::feature_gates::{FeatureGates, VersionChange};
 use berth_api::object::device::{DeviceAttribute, DeviceTaint};
 use berth_api::syntax::quantity::Quantity;
 use berth_input::config::LeastWaste;
@@ -238,10 +238,16 @@ impl<'a> Search<'a> {
                 continue;
             }
             let wanted = self.at(at);
-            if !self.selects(at.claim, wanted, &self.candidates[candidate])?
-                || !self.has_capacity(wanted.alternative, candidate)
-                || !self.take(at, candidate, false)?
-            {
+            let found = &self.candidates[candidate];
+            if !self.selects(at.claim, wanted, found)? {
+                continue;
+            }
+            if !wanted.alternative.capacity.is_empty() {
+                let PoolName { driver, pool } = self.pools[found.pool].name;
+                let shown = format_args!("{driver}/{pool}/{}", found.device.name);
+                self.check_capacity(at.claim, wanted.alternative, found, &shown)?;
+            }
+            if !self.has_capacity(wanted.alternative, candidate) || !self.take(at, candidate, false)? {
                 continue;
             }
             let fails = self.is_too_wasteful() || !self.can_be_completed(at, candidate);
@@ -282,8 +288,12 @@ impl<'a> Search<'a> {
         if all_too_many { Err(Stop::TooMany) } else { Ok(false) }
     }
 
-    pub(super) fn has(&self, change: Change) -> bool {
-        self.state.settings.config.feature_gates.has(change)
+    pub(super) fn gates(&self) -> FeatureGates {
+        self.state.settings.config.feature_gates
+    }
+
+    pub(super) fn has(&self, change: VersionChange) -> bool {
+        self.gates().has(change)
     }
 
     /// The alternative at a position.

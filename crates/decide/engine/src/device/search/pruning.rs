@@ -132,6 +132,6 @@ impl Search<'_> {
         let found = &self.candidates[candidate];
         tolerates(wanted.alternative, found.device)
             && matches!(self.selects(claim, wanted, found), Ok(true))
-            && has_whole_capacity(wanted.alternative, found.device)
+            && has_whole_capacity(&wanted.alternative.capacity, &found.device.shape, self.gates())
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::feature_gates::Change;
+use berth_api::feature_gates::VersionChange;
 use berth_api::object::device::DeviceAttribute;
 use berth_api::syntax::quantity::Quantity;
 use smallvec::SmallVec;
@@ -29,7 +29,8 @@ impl<'a> Search<'a> {
             true => !holders.contains(&at.claim),
             false => {
                 let Candidate { device, used, .. } = self.candidates[candidate];
-                let keeps_shares = !device.shape.allows_multiple && self.has(Change::ExclusiveWithShares);
+                let keeps_shares =
+                    !device.shape.allows_multiple && self.has(VersionChange::ExclusiveWithShares);
                 let is_used = |used: &DeviceUse| used.n_exclusive > 0 || keeps_shares && used.n_shares > 0;
                 holders.is_empty() && !used.is_some_and(is_used)
             }
@@ -43,7 +44,7 @@ impl<'a> Search<'a> {
         candidate: usize,
     ) -> Option<BTreeMap<String, Quantity>> {
         let shape = &self.candidates[candidate].device.shape;
-        let share = consumed(&alternative.capacity, &shape.capacity)?;
+        let share = consumed(&alternative.capacity, shape, self.gates())?;
         let used = self.candidates[candidate].used.map(|used| &used.consumed);
         let taken = self.taken.get(&candidate).map(|(_, taken)| taken);
         let fits = share.iter().all(|(name, amount)| {
@@ -202,7 +203,7 @@ impl<'a> Search<'a> {
         }
         let Some(value) = device.shape.attribute(&constraint.attribute) else { return Added::Violates };
         let values = &self.constrained[claim][i];
-        let without_build = self.has(Change::VersionsWithoutBuildMetadata);
+        let without_build = self.has(VersionChange::VersionsWithoutBuildMetadata);
         let is_equal = |other: &&DeviceAttribute| match (value, other) {
             (DeviceAttribute::Version(a), DeviceAttribute::Version(b)) if without_build => {
                 let version = |text: &str| text.split('+').next().map(str::to_owned);

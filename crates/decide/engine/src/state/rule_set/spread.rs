@@ -1,6 +1,6 @@
 //! Compiled spread constraints.
 
-use berth_api::feature_gates::Change;
+use berth_api::feature_gates::VersionChange;
 use std::sync::Arc;
 
 use berth_rules::{Selector, SpreadConstraint};
@@ -48,7 +48,7 @@ impl State {
         let counts = match &constraint.selector {
             Selector::Nothing => false,
             selector if selector.is_everything() => {
-                self.settings.config.feature_gates.has(Change::EmptySpreadSelector)
+                self.settings.config.feature_gates.has(VersionChange::EmptySpreadSelector)
             }
             _ => true,
         };
