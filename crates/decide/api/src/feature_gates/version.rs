@@ -103,6 +103,12 @@ pub enum VersionChange {
     CapacityInFormatOfStep,
     /// A pod with scheduling gates holds the room that it is nominated for.
     GatedNomination,
+    /// NodeResourcesFit scores nodes by the pod-level requests of the pod; it looked at those of containers only.
+    PodLevelFitScore,
+    /// Claims and storage capacities are compared exactly; both were rounded up to whole bytes.
+    ExactStorageCapacity,
+    /// Scores by resources are calculated without overflow.
+    ScoresOfHugeQuantities,
     /// A requested capacity may have the domain of the driver.
     QualifiedCapacity,
 }
@@ -121,6 +127,9 @@ impl VersionChange {
             VersionChange::TooManyDevicesNamesRequest => (None, V1_37),
             VersionChange::CapacityInFormatOfStep => (Some(140_161), V1_37),
             VersionChange::GatedNomination => (Some(139_057), V1_37),
+            VersionChange::PodLevelFitScore => (None, V1_38),
+            VersionChange::ExactStorageCapacity => (None, V1_38),
+            VersionChange::ScoresOfHugeQuantities => (None, V1_38),
             VersionChange::AllWithUnusablePool => (Some(141_898), V1_38),
             VersionChange::ExclusiveWithShares => (Some(140_798), V1_38),
             VersionChange::VersionsWithoutBuildMetadata => (None, V1_38),
