@@ -109,6 +109,10 @@ pub enum VersionChange {
     ExactStorageCapacity,
     /// Scores by resources are calculated without overflow.
     ScoresOfHugeQuantities,
+    /// Pods of a group with other schedulers, priorities or preemption policies keep the group from being placed.
+    GroupAgreement,
+    /// The error of pods of a group that differ names them.
+    GroupAgreementNamesPods,
     /// A requested capacity may have the domain of the driver.
     QualifiedCapacity,
 }
@@ -130,6 +134,8 @@ impl VersionChange {
             VersionChange::PodLevelFitScore => (None, V1_38),
             VersionChange::ExactStorageCapacity => (None, V1_38),
             VersionChange::ScoresOfHugeQuantities => (None, V1_38),
+            VersionChange::GroupAgreement => (Some(139_920), V1_37),
+            VersionChange::GroupAgreementNamesPods => (Some(141_930), V1_38),
             VersionChange::AllWithUnusablePool => (Some(141_898), V1_38),
             VersionChange::ExclusiveWithShares => (Some(140_798), V1_38),
             VersionChange::VersionsWithoutBuildMetadata => (None, V1_38),
