@@ -137,7 +137,7 @@ fn main() -> ExitCode {
         Command::Rebalance(args) => rebalance::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Console(args) => console::run(&args),
-        Command::Replay(args) => replay::run(&args, cli.kubernetes),
+        Command::Replay(args) => replay::run(&args),
         Command::Webhook(args) => webhook::run(&args),
         Command::Install(args) => install::run::<Cli>(&args),
         Command::Completions(args) => completions::run::<Cli>(&args),

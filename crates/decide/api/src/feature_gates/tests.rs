@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::KubernetesVersion::{V1_36, V1_37, V1_38};
-use super::{FeatureGate, FeatureGates, GateSetting, GateState, KubernetesVersion};
+use super::{ChangeRow, FeatureGate, FeatureGates, GateSetting, GateState, KubernetesVersion, VersionChange};
 
 fn gates(version: KubernetesVersion, text: &str) -> Vec<&'static str> {
     let settings: Vec<_> = text.split(',').map(|pair| GateSetting::parse(pair).expect("a setting")).collect();
@@ -14,7 +14,7 @@ fn gates(version: KubernetesVersion, text: &str) -> Vec<&'static str> {
 
 #[test]
 fn gates_are_set_by_name_and_by_stage() {
-    assert!(gates(V1_36, "AllBeta=true").is_empty());
+    assert_eq!(gates(V1_36, "AllBeta=true"), ["DRADeviceTaintRules"]);
     assert_eq!(gates(V1_36, "kube:VolumeLimitScaling=true"), ["VolumeLimitScaling"]);
     assert_eq!(gates(V1_36, "AllAlpha=true").len(), 7);
     // A gate that is named is not set by its stage, whatever comes first.
@@ -103,6 +103,19 @@ fn changes_without_effect_are_named() {
     }
 }
 
+/// docs/differences.md has a row for each change.
+#[test]
+fn the_list_of_changes_is_complete() {
+    const HEAD: &str = "| since | change | number |\n|---|---|---|\n";
+    let mut table = HEAD.to_owned();
+    for (i, ChangeRow { change, number, from, text }) in VersionChange::all().iter().enumerate() {
+        assert_eq!(*change as usize, i, "{change:?}");
+        let number = number.map(|number| number.to_string()).unwrap_or_default();
+        writeln!(table, "| {from} | {text} | {number} |").unwrap();
+    }
+    compare("differences.md", HEAD, &table);
+}
+
 /// docs/feature-gates.md has a row for each gate.
 #[test]
 fn the_list_of_gates_is_complete() {
@@ -123,13 +136,18 @@ fn the_list_of_gates_is_complete() {
         }
         writeln!(table, " {in_berth} |").unwrap();
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/feature-gates.md");
-    let page = fs::read_to_string(&path).unwrap();
-    let (text, written) = page.split_at(page.find(HEAD).expect("the page has the table"));
+    compare("feature-gates.md", HEAD, &table);
+}
+
+/// Compares the table that ends a page.
+fn compare(page: &str, head: &str, table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs").join(page);
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, written) = text.split_at(text.find(head).expect("the page has the table"));
     if std::env::var_os("BERTH_UPDATE_GOLDEN").is_some() {
-        fs::write(&path, format!("{text}{table}")).unwrap();
+        fs::write(&path, format!("{before}{table}")).unwrap();
     } else {
-        assert!(written == table, "docs/feature-gates.md differs; BERTH_UPDATE_GOLDEN=1 updates it");
+        assert!(written == table, "docs/{page} differs; BERTH_UPDATE_GOLDEN=1 updates it");
     }
 }
 

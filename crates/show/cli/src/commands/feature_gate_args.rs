@@ -10,7 +10,7 @@ use crate::error::CliError;
 pub struct KubernetesArgs {
     /// Version of Kubernetes to decide as: 1.36, 1.37 or 1.38 [default: the server's with --live, else 1.36]
     #[arg(long, global = true, value_name = "VERSION")]
-    pub kubernetes: Option<KubernetesVersion>,
+    kubernetes: Option<KubernetesVersion>,
 }
 
 impl KubernetesArgs {
@@ -34,6 +34,11 @@ pub struct FeatureGateArgs {
 }
 
 impl FeatureGateArgs {
+    /// Whether a version or a gate is set.
+    pub fn is_given(&self) -> bool {
+        self.kubernetes.kubernetes.is_some() || !self.feature_gates.is_empty()
+    }
+
     /// The gates as set, of the version as set, else that of a server. Warns of settings without effect.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
+use berth_api::feature_gates::FeatureGates;
 use berth_api::syntax::format::counted;
 use berth_console::pictures;
 use berth_engine::Settings;
@@ -14,7 +14,7 @@ use berth_terminal::progress;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::feature_gate_args::KubernetesArgs;
+use super::feature_gate_args::FeatureGateArgs;
 use super::rules_args::config_in_file;
 use crate::error::CliError;
 use crate::pictures::{PictureFormat, PictureOutputArgs};
@@ -52,6 +52,8 @@ pub struct Args {
     #[arg(long)]
     timeline: bool,
     #[command(flatten)]
+    gates: FeatureGateArgs,
+    #[command(flatten)]
     output: PictureOutputArgs,
 }
 
@@ -77,8 +79,8 @@ struct ReplayReport<'a, W: Write> {
     progress: &'a ProgressBar,
     findings: Findings,
     timeline: Option<TimelineRecorder>,
-    /// Decides instead of the recorded one.
-    version: Option<KubernetesVersion>,
+    /// Those that decide instead of the recorded ones.
+    gates: Option<FeatureGates>,
 }
 
 impl<W: Write> ReplayReport<'_, W> {
@@ -110,8 +112,8 @@ impl<W: Write> ReplayReport<'_, W> {
         if let Some(config) = config {
             settings.config = with_names(config, &settings.config);
         }
-        if let Some(version) = self.version {
-            settings.config.feature_gates = FeatureGates::from(version);
+        if let Some(gates) = self.gates {
+            settings.config.feature_gates = gates;
         }
         let mut replay = JournalReplay::new(&journal.header, settings).map_err(|e| journal.error(e))?;
         self.findings.n_scenarios += 1;
@@ -151,16 +153,22 @@ fn with_names(config: &SchedulerConfig, recorded: &SchedulerConfig) -> Scheduler
     config
 }
 
-pub fn run(args: &Args, kubernetes: KubernetesArgs) -> Result<ExitStatus, CliError> {
+pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let inputs = find_recordings(&args.files)?;
-    let gates = FeatureGates::from(kubernetes.version(None));
+    let gates = args.gates.gates(None)?;
     let config = args.config.as_ref().map(|path| config_in_file(path, true, gates)).transpose()?;
     let progress = progress::of_bytes(&inputs);
     let is_drawn = matches!(args.output.format, PictureFormat::Svg | PictureFormat::Html);
     let timeline = (args.timeline || is_drawn).then(TimelineRecorder::default);
     let (out, findings) = (output::stdout(), Findings::default());
-    let mut report =
-        ReplayReport { args, out, progress: &progress, findings, timeline, version: kubernetes.kubernetes };
+    let mut report = ReplayReport {
+        args,
+        out,
+        progress: &progress,
+        findings,
+        timeline,
+        gates: args.gates.is_given().then_some(gates),
+    };
     for input in &inputs {
         let n_before = report.findings.n_scenarios;
         match Contents::open(input, |n_bytes| progress.inc(n_bytes))? {

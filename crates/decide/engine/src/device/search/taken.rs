@@ -30,8 +30,8 @@ impl<'a> Search<'a> {
             false => {
                 let Candidate { device, used, .. } = self.candidates[candidate];
                 let keeps_shares =
-                    !device.shape.allows_multiple && self.has(VersionChange::ExclusiveWithShares);
-                let is_used = |used: &DeviceUse| used.n_exclusive > 0 || keeps_shares && used.n_shares > 0;
+                    || !device.shape.allows_multiple && self.has(VersionChange::ExclusiveWithShares);
+                let is_used = |used: &DeviceUse| used.n_exclusive > 0 || used.n_shares > 0 && keeps_shares();
                 holders.is_empty() && !used.is_some_and(is_used)
             }
         }
@@ -203,18 +203,18 @@ impl<'a> Search<'a> {
         }
         let Some(value) = device.shape.attribute(&constraint.attribute) else { return Added::Violates };
         let values = &self.constrained[claim][i];
-        let without_build = self.has(VersionChange::VersionsWithoutBuildMetadata);
-        let is_equal = |other: &&DeviceAttribute| match (value, other) {
-            (DeviceAttribute::Version(a), DeviceAttribute::Version(b)) if without_build => {
-                let version = |text: &str| text.split('+').next().map(str::to_owned);
-                version(a) == version(b)
-            }
-            (a, b) => a == *b,
-        };
+        let is_equal =
+            |other: &&DeviceAttribute| value == *other || self.differs_in_build_alone(value, other);
         let holds = match constraint.is_distinct {
             true => !values.iter().any(is_equal),
             false => values.first().is_none_or(is_equal),
         };
         if holds && *value != DeviceAttribute::Unset { Added::Value(value) } else { Added::Violates }
+    }
+
+    /// Whether two values are versions that count as equal.
+    fn differs_in_build_alone(&self, a: &DeviceAttribute, b: &DeviceAttribute) -> bool {
+        let (DeviceAttribute::Version(a), DeviceAttribute::Version(b)) = (a, b) else { return false };
+        self.has(VersionChange::VersionsWithoutBuildMetadata) && a.split('+').next() == b.split('+').next()
     }
 }
