@@ -282,7 +282,7 @@ mod tests {
                  spec: {{schedulingPolicy: {{gang: {{minCount: 2}}}}}}}}\n"
             )
         };
-        let text = "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 1500m, memory: 1Gi, pods: 9}}}\n".to_owned()
+        let text = "{apiVersion: v1, kind: Node, metadata: {name: n-0}, status: {allocatable: {cpu: 1500m, memory: 1Gi, pods: 9}}}\n".to_owned()
             + &group("pg") + &group("other")
             + &pod("w-0", gang, "1") + &pod("w-1", gang, "1") + &pod("x-0", other, "1") + &pod("x-1", other, "1") + &pod("single", "", "2");
         let inventory = Inventory::from_text(&text).unwrap();

@@ -32,7 +32,8 @@ pub struct Replayed {
     pub is_corrected: bool,
 }
 
-/// Repeats the decisions of a recorded scenario, as the version of `gates` makes them, with extensions off: the reference scheduler has none.
+/// Repeats the decisions of a recorded scenario as the version of `gates` makes them, with extensions off: the reference scheduler
+/// has none.
 ///
 /// After each step the pod runs on the recorded node, so that one difference does not cascade. A replay cannot fail: an
 /// invalid configuration or a recording without steps is a difference.
