@@ -3,7 +3,7 @@
 //! | module | is for |
 //! |---|---|
 //! | [`syntax`] | texts in objects: quantities, versions, schedules, names, labels, annotations |
-//! | [`feature_gates`] | the feature gates of kube-scheduler |
+//! | [`feature_gates`] | versions of Kubernetes: their feature gates, and the decisions that differ |
 //! | [`resource`] | the table of resources: group, version, kind, plural, scope, URL paths |
 //! | [`object`] | typed objects, metadata, conditions, times; [`object::placement`] lists the fields of a pod that matter for placement |
 //! | [`read`] | YAML and JSON text to objects |
@@ -15,9 +15,6 @@
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
 
 #![warn(missing_docs)]
-
-/// The minor version of Kubernetes whose API and decisions Berth follows.
-pub const KUBERNETES_VERSION: &str = "1.36";
 
 pub mod by_hash;
 pub mod feature_gates;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::device::{
     DeviceDecision, DeviceKind, DeviceObject, EXTENDED_RESOURCE_CLAIM_ANNOTATION, POD_CLAIM_NAME_ANNOTATION,
     POD_GROUP_CLAIM_NAME_ANNOTATION,
@@ -161,6 +162,9 @@ pub struct RecordedSettings {
     pub config: Value,
     /// Whether Berth's extensions are enabled.
     pub extensions: bool,
+    /// The version of Kubernetes whose decisions are made; 1.36 in recordings that do not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<KubernetesVersion>,
     /// The names of the feature gates that are on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub feature_gates: Vec<String>,

@@ -1,5 +1,6 @@
 //! Rules by which a domain takes only a limited number of pods, and how many pods a node takes.
 
+use berth_api::feature_gates::VersionChange;
 use berth_api::object::Node;
 use berth_rules::{TopologyScope, WhenUnsatisfiable, pod_requests};
 
@@ -54,6 +55,8 @@ impl LintInput<'_> {
     /// The rules by which a domain takes only a limited number of pods of a subject.
     pub(crate) fn limits_per_domain(&self, subject: &Subject<'_>) -> Vec<DomainLimit> {
         let mut limits = Vec::new();
+        // Otherwise, a constraint with the empty selector counts no pod.
+        let counts_all = self.settings.config.feature_gates.has(VersionChange::EmptySpreadSelector);
         for term in &subject.rules.required_anti_affinity {
             if let TopologyScope::Key(key) = &term.topology
                 && subject.others_are_in(&set(term), &self.namespaces)
@@ -70,8 +73,7 @@ impl LintInput<'_> {
                 n_domains(self, subject, key).is_some_and(|(n, _)| (n as i64) < constraint.min_domains);
             if constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
                 && is_short
-                // It counts no pod.
-                && !constraint.selector.is_everything()
+                && (counts_all || !constraint.selector.is_everything())
                 && subject.others_are_in(&subject.spread_set(constraint), &self.namespaces)
             {
                 let (path, key, per_domain) = (constraint.path.clone(), key.clone(), constraint.max_skew);

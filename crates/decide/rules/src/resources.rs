@@ -30,6 +30,10 @@ pub struct PodRequests {
     /// Memory for scoring nodes for this pod, in bytes: containers without a request count
     /// [`DEFAULT_MEMORY_REQUEST`].
     pub scoring_memory: i64,
+    /// As `scoring_milli_cpu`, without pod-level requests.
+    pub container_scoring_milli_cpu: i64,
+    /// As `scoring_memory`, without pod-level requests.
+    pub container_scoring_memory: i64,
     /// CPU that the pod uses when nodes are scored for other pods, in milli-CPU. As `scoring_milli_cpu`; but a pod with
     /// pod-level requests counts the default only if neither it nor its containers request CPU.
     pub non_zero_milli_cpu: i64,
@@ -70,9 +74,18 @@ impl PodRequests {
         } else {
             let scoring = total(&pod.spec, &pod.status, &defaults);
             let pod_level = pod_level_requests(&pod.spec).next().is_some();
-            let missing =
-                defaults.into_iter().filter(|(name, _)| !pod_level || !sum.contains_key(name)).collect();
+            let is_missing = |(name, _): &(&String, &Quantity)| !pod_level || !sum.contains_key(*name);
+            let missing = defaults.iter().filter(is_missing).map(|(name, q)| (name.clone(), *q)).collect();
             set(&scoring, &total(&pod.spec, &pod.status, &missing));
+        }
+        requests.container_scoring_milli_cpu = requests.scoring_milli_cpu;
+        requests.container_scoring_memory = requests.scoring_memory;
+        if pod.spec.resources.is_some() {
+            let mut spec = pod.spec.clone();
+            spec.resources = None;
+            let of_containers = total(&spec, &pod.status, &defaults);
+            requests.container_scoring_milli_cpu = get(&of_containers, "cpu").millis();
+            requests.container_scoring_memory = get(&of_containers, "memory").units();
         }
         for (name, quantity) in sum {
             match name.as_str() {

@@ -11,7 +11,7 @@ use berth_rules::pod_requests;
 use serde::Serialize;
 
 use crate::simulation::workloads::Workloads;
-use crate::simulation::{Fate, Simulation, SimulationError, SimulationOptions};
+use crate::simulation::{Fate, Simulation, SimulationError, SimulationOptions, UnadmittedState};
 
 /// Number of pods whose scores are compared: each costs a look at every node.
 const MAX_SCORED: usize = 20;
@@ -237,10 +237,7 @@ impl Summary {
     fn of(side: &Side) -> Summary {
         let pods = side.simulation.pods();
         let placed: Vec<_> = pods.iter().filter_map(|pod| pod.node()).collect();
-        let n_unadmitted = |state| {
-            let is_counted = |pod: &&SimulatedPod| pod.unadmitted.as_ref().is_some_and(|why| why.counted_as() == state);
-            pods.iter().filter(is_counted).count()
-        };
+        let n_unadmitted = |state| pods.iter().filter(|pod| pod.is_unadmitted(state)).count();
         Summary {
             nodes: side.nodes.len(),
             used_nodes: placed.iter().collect::<BTreeSet<_>>().len(),

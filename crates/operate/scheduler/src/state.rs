@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use berth_api::feature_gates::VersionChange;
 use berth_api::object::{NamespacedName, ObjectMeta, Pod, PodDisruptionBudget, PodLimits, PodSpec};
 use berth_engine::{Cluster, DisruptionBudget, PreparedPod};
 use berth_input::config::SchedulerConfig;
@@ -80,6 +81,11 @@ impl State {
         !pod.spec.scheduling_gates.is_empty() && profile.is_none_or(|p| p.scheduling_gates)
     }
 
+    /// Whether room is held for a pod that is nominated when it comes to the scheduler.
+    pub(crate) fn holds_room(&self, pod: &Pod) -> bool {
+        self.config.feature_gates.has(VersionChange::GatedNomination) || !self.is_gated(pod)
+    }
+
     /// Prepares a pod that is to be decided, for the first time or after a change.
     /// The rules of one that is parked because it `exceeds` the limits are not compiled.
     pub(crate) fn prepare(&mut self, pod: &Arc<Pod>, exceeds: bool) -> PreparedPod {
@@ -92,6 +98,11 @@ impl State {
     pub(crate) fn renew_nomination(&mut self, pod: &Pod, prepared: &PreparedPod) {
         if let Some(node) = self.nomination(pod).map(str::to_owned) {
             self.cluster.nominate(prepared, &node);
+        } else if !self.config.feature_gates.has(VersionChange::GatedNomination) && self.holds_room(pod) {
+            let node = &pod.status.nominated_node_name;
+            if !node.is_empty() {
+                self.cluster.nominate(prepared, node);
+            }
         }
     }
 

@@ -65,6 +65,10 @@ fn the_list_of_flags_is_complete() {
     let mut text = "# Flags\n\nAll commands with their flags, generated from the command line. `berth help COMMAND` shows the same text with \
                     examples.\n\nTo update this file, run `BERTH_UPDATE_GOLDEN=1 cargo test -p berth-cli the_list_of_flags`.\n"
         .to_owned();
+    text.push_str("\n## All commands\n\n| flag | default | description |\n|---|---|---|\n");
+    for arg in command.get_arguments().filter(|arg| arg.is_global_set() && !arg.is_hide_set()) {
+        text.push_str(&row(arg));
+    }
     for subcommand in command.get_subcommands().filter(|c| c.get_name() != "help") {
         describe(subcommand, "berth", 2, &mut text);
     }
@@ -90,15 +94,19 @@ fn describe(command: &Command, before: &str, level: usize, text: &mut String) {
         text.push_str("\n| flag | default | description |\n|---|---|---|\n");
     }
     for arg in args {
-        let help = arg.get_long_help().or(arg.get_help()).map(plain).unwrap_or_default();
-        writeln!(text, "| {} | {} | {help}{} |", flag(arg), defaults(arg), possible(arg)).unwrap();
+        text.push_str(&row(arg));
     }
     for subcommand in command.get_subcommands().filter(|c| c.get_name() != "help") {
         describe(subcommand, &name, level + 1, text);
     }
 }
 
-/// `--help` and `--color` are the same for all commands.
+fn row(arg: &Arg) -> String {
+    let help = arg.get_long_help().or(arg.get_help()).map(plain).unwrap_or_default();
+    format!("| {} | {} | {help}{} |\n", flag(arg), defaults(arg), possible(arg))
+}
+
+/// `--help`, `--color` and `--kubernetes` are the same for all commands.
 fn is_everywhere(arg: &Arg) -> bool {
     arg.is_global_set()
         || matches!(arg.get_action(), ArgAction::Help | ArgAction::Version)

@@ -4,15 +4,16 @@ pub mod dump;
 
 use std::time::Duration;
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES,
     CSI_STORAGE_CAPACITIES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, DEVICE_TAINT_RULES, EVENTS,
-    HORIZONTAL_POD_AUTOSCALERS, JOBS, LIMIT_RANGES, NAMESPACES, NETWORK_POLICIES, NODES, PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES, PLACEMENT_POLICIES, POD_DISRUPTION_BUDGETS, POD_GROUPS, POD_MONITORS, PODS,
-    PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_QUOTAS,
-    RESOURCE_SLICES, RUNTIME_CLASSES, Resource, SERVICE_MONITORS, SERVICES, STATEFUL_SETS, STORAGE_CLASSES,
-    VOLUME_ATTACHMENTS, WORKLOADS,
+    HORIZONTAL_POD_AUTOSCALERS, JOBS, LIMIT_RANGES, NAMESPACES, NETWORK_POLICIES, NODES,
+    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PLACEMENT_POLICIES, POD_DISRUPTION_BUDGETS, POD_GROUPS,
+    POD_MONITORS, PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS, RESOURCE_QUOTAS, RESOURCE_SLICES, RUNTIME_CLASSES, Resource, SERVICE_MONITORS, SERVICES,
+    STATEFUL_SETS, STORAGE_CLASSES, VOLUME_ATTACHMENTS, WORKLOADS,
 };
 use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError, Connection};
@@ -136,6 +137,7 @@ impl LiveCluster {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         runtime.map_err(LiveError::Runtime)?.block_on(async {
             let (client, server) = self.connect().await?;
+            inventory.server_version = server_version(&client).await;
             read(&client, &server, inventory, progress).await
         })
     }
@@ -161,6 +163,12 @@ impl LiveCluster {
         Some(fields.get("requiredDuringSchedulingRequiredDuringExecution").is_some())
     }
 
+    /// The version of the API server; none if it does not answer.
+    pub fn server_version(&self) -> Option<KubernetesVersion> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        runtime.block_on(async { server_version(&self.connect().await.ok()?.0).await })
+    }
+
     async fn connect(&self) -> Result<(kube::Client, String), LiveError> {
         let config = self.0.config().await?;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
@@ -181,6 +189,11 @@ impl LiveCluster {
         }
         Ok(client)
     }
+}
+
+async fn server_version(client: &kube::Client) -> Option<KubernetesVersion> {
+    let version: Value = call::json(client, call::get("/version"), TIMEOUT).await.ok()?;
+    KubernetesVersion::of_server(version["major"].as_str()?, version["minor"].as_str()?)
 }
 
 /// What a console follows: these resources, and events.

@@ -25,6 +25,7 @@ use berth_terminal::process;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::cluster_args::warn_about_cut_searches;
+use crate::commands::feature_gate_args::KubernetesArgs;
 use crate::commands::{
     apiserver, audit, capacity, compare, completions, console, dump, enforcer, explain, install, kubelet,
     lint, man, rebalance, record, replay, scheduler, sets, simulate, up, version, webhook, what_if,
@@ -68,6 +69,8 @@ struct Cli {
     /// When to color the output; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     color: Color,
+    #[command(flatten)]
+    kubernetes: KubernetesArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -129,7 +132,7 @@ fn main() -> ExitCode {
         Command::Audit(args) => audit::run(&args),
         Command::Sets(args) => sets::run(&args),
         Command::Lint(args) => lint::run(&args),
-        Command::Record(args) => record::run(&args),
+        Command::Record(args) => record::run(&args, cli.kubernetes),
         Command::WhatIf(args) => what_if::run(&args),
         Command::Capacity(args) => capacity::run(args),
         Command::Rebalance(args) => rebalance::run(&args),
@@ -141,7 +144,7 @@ fn main() -> ExitCode {
         Command::Install(args) => install::run::<Cli>(&args),
         Command::Completions(args) => completions::run::<Cli>(&args),
         Command::Man(args) => man::run::<Cli>(&args),
-        Command::Version(args) => version::run(&args),
+        Command::Version(args) => version::run(&args, cli.kubernetes),
     };
     warn_about_cut_searches();
     match answer {

@@ -1,6 +1,8 @@
 //! The JSON form of a simulation. Its schema is stable: docs/json.md.
 
-use berth_simulate::{GroupPlacement, NotRunning, PodClaim, SimulatedPod, Simulation, Unadmitted};
+use berth_simulate::{
+    GroupPlacement, NotRunning, PodClaim, SimulatedPod, Simulation, Unadmitted, UnadmittedState,
+};
 use serde::Serialize;
 
 use crate::summary::{Failure, Summary};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use berth_api::object::GroupKey;
 use berth_api::work::WorkBudget;
 use berth_engine::{Explanation, Outcome, TermSummary};
-use berth_simulate::{PodExplanation, SimulatedPod, Simulation};
+use berth_simulate::{PodExplanation, SimulatedPod, Simulation, UnadmittedState};
 use serde::Serialize;
 
 /// Number of groups of unplaced pods that are explained; an explanation costs a pass over all nodes.

@@ -1,5 +1,6 @@
 //! Paths that are not resources: discovery, version, health, metrics.
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_schema::openapi;
 use berth_serve::health::METRICS_TYPE;
 use bytes::Bytes;
@@ -11,8 +12,6 @@ use crate::custom;
 use crate::discovery::{self, Document};
 use crate::handlers::Reply;
 use crate::request::{Query, Status};
-
-const GIT_VERSION: &str = concat!("v1.36.0+berth.", env!("CARGO_PKG_VERSION"));
 
 /// The binary form of OpenAPI v2. kubectl asks for it when v3 does not have a kind, and compares objects with it.
 const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2";
@@ -32,7 +31,7 @@ pub fn answer(
 ) -> Result<Reply, Box<Status>> {
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     match parts.as_slice() {
-        ["version"] => Ok(Reply::value(StatusCode::OK, &version())),
+        ["version"] => Ok(Reply::value(StatusCode::OK, &version(state.api.feature_gates.version))),
         [endpoint @ ("healthz" | "livez" | "readyz"), rest @ ..] if rest.len() <= 1 => {
             health(state, endpoint, rest.first().copied(), query)
         }
@@ -68,11 +67,12 @@ fn address(state: &State) -> &str {
     state.url.trim_start_matches("https://")
 }
 
-fn version() -> Value {
+fn version(kubernetes: KubernetesVersion) -> Value {
+    let (major, minor) = kubernetes.name().split_once('.').unwrap_or_default();
     json!({
-        "major": "1",
-        "minor": "36",
-        "gitVersion": GIT_VERSION,
+        "major": major,
+        "minor": minor,
+        "gitVersion": format!("v{kubernetes}.0+berth.{}", env!("CARGO_PKG_VERSION")),
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "2026-01-01T00:00:00Z",

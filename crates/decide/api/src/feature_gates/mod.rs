@@ -1,10 +1,15 @@
-//! `--feature-gates`: the gates of kube-scheduler 1.36, those of 1.37 that concern pod groups, and those that change what Berth does.
+//! Versions of Kubernetes with what differs between them: feature gates ([`FeatureGate`]) and decisions ([`VersionChange`]).
+
+mod version;
 
 use std::sync::LazyLock;
 
 use crate::syntax::similar::nearest;
 
-/// One gate a line: `NAME STAGE on|off [locked][: what Berth does]`, by name.
+pub use self::version::{ChangeRow, KubernetesVersion, VersionChange};
+
+/// One gate a line, by name: `NAME STATE STATE STATE[: what Berth does]`, with the state in each version: `.` if it does not exist, else its
+/// stage with `+` (on) or `-`, and `!` if it is locked.
 const TABLE: &str = include_str!("gates.txt");
 
 const HONOURED: &str = "honoured";
@@ -14,17 +19,31 @@ const HONOURED: &str = "honoured";
 pub struct FeatureGate {
     /// Its name.
     pub name: &'static str,
+    /// What it is in each version of [`KubernetesVersion::ALL`]; none if the version does not have it.
+    pub states: [Option<GateState>; 3],
+    /// What Berth does; empty if the gate concerns other components of Kubernetes.
+    pub in_berth: &'static str,
+}
+
+/// A feature gate in one version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateState {
     /// `Alpha`, `Beta`, `GA` or `Deprecated`.
     pub stage: &'static str,
     /// Its value if it is not set.
     pub default: bool,
     /// Whether it cannot have another value.
     pub is_locked: bool,
-    /// What Berth does; empty if the gate concerns other components of Kubernetes.
-    pub in_berth: &'static str,
 }
 
 static GATES: LazyLock<Vec<FeatureGate>> = LazyLock::new(|| TABLE.lines().map(FeatureGate::parse).collect());
+
+impl GateState {
+    fn parse(word: &'static str) -> Option<GateState> {
+        let (stage, default) = word.split_at_checked(word.find(['+', '-'])?)?;
+        Some(GateState { stage, default: default.starts_with('+'), is_locked: default.ends_with('!') })
+    }
+}
 
 impl FeatureGate {
     /// All gates, by name.
@@ -35,19 +54,22 @@ impl FeatureGate {
     fn parse(line: &'static str) -> FeatureGate {
         let (gate, in_berth) = line.split_once(": ").unwrap_or((line, ""));
         let mut words = gate.split(' ');
-        let mut word = || words.next().unwrap_or_default();
-        FeatureGate {
-            name: word(),
-            stage: word(),
-            default: word() == "on",
-            is_locked: word() == "locked",
-            in_berth,
-        }
+        let name = words.next().unwrap_or_default();
+        FeatureGate { name, states: [(); 3].map(|()| words.next().and_then(GateState::parse)), in_berth }
+    }
+
+    fn named(name: &str) -> Option<&'static FeatureGate> {
+        GATES.binary_search_by(|gate| gate.name.cmp(name)).ok().map(|index| &GATES[index])
+    }
+
+    /// What it is in a version, if the version has it.
+    pub fn in_version(&self, version: KubernetesVersion) -> Option<GateState> {
+        self.states[version as usize]
     }
 
     /// Whether setting it changes what Berth does.
     fn has_effect(&self) -> bool {
-        self.in_berth == HONOURED || self.stage_of_all().is_some()
+        self.in_berth.starts_with(HONOURED) || self.stage_of_all().is_some()
     }
 
     /// The stage whose gates it sets, if it stands for several.
@@ -57,6 +79,13 @@ impl FeatureGate {
             "AllBeta" => Some("Beta"),
             _ => None,
         }
+    }
+
+    /// The versions that have it, such as `1.37`.
+    fn versions(&self) -> String {
+        let has = |version: &KubernetesVersion| self.in_version(*version).is_some();
+        let versions = KubernetesVersion::ALL.into_iter().filter(has).map(KubernetesVersion::name);
+        versions.collect::<Vec<_>>().join(" and ")
     }
 }
 
@@ -71,13 +100,13 @@ impl GateSetting {
     /// Parses `NAME=BOOL`; the component `kube:` may stand before it, as in kube-scheduler.
     ///
     /// # Errors
-    /// The gate does not exist, its value is none, or it is locked to the other value.
+    /// No version has the gate, or its value is none.
     pub fn parse(text: &str) -> Result<GateSetting, String> {
         let text = text.trim();
         let text = text.strip_prefix("kube:").unwrap_or(text);
         let (name, value) = text.split_once('=').ok_or_else(|| format!("missing bool value for {text}"))?;
         let (name, value) = (name.trim(), value.trim());
-        let Some(gate) = GATES.iter().find(|gate| gate.name == name) else {
+        let Some(gate) = FeatureGate::named(name) else {
             let near = nearest(name, GATES.iter().map(|gate| gate.name));
             let near = near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
             return Err(format!("unrecognized feature gate: {name}{near}"));
@@ -87,26 +116,43 @@ impl GateSetting {
             "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
             _ => return Err(format!("invalid value of {name}={value}: must be true or false")),
         };
-        if gate.is_locked && value != gate.default {
-            let locked = gate.default;
-            return Err(format!("cannot set feature gate {name} to {value}, feature is locked to {locked}"));
-        }
         Ok(GateSetting { gate, value })
     }
 
     /// Why it changes nothing in Berth, if it asks for a change.
-    pub fn without_effect(&self) -> Option<String> {
-        let GateSetting { gate: FeatureGate { name, in_berth, .. }, value } = self;
-        (*value != self.gate.default && !self.gate.has_effect()).then(|| match *in_berth {
+    ///
+    /// # Errors
+    /// The gate is locked to the other value in this version.
+    pub fn without_effect(&self, version: KubernetesVersion) -> Result<Option<String>, String> {
+        let GateSetting { gate, value } = self;
+        let FeatureGate { name, in_berth, .. } = gate;
+        let Some(state) = gate.in_version(version) else {
+            let what = in_berth.strip_prefix(HONOURED).map(|text| text.trim_start_matches(": "));
+            let what = what.map(|what| format!(" ({what})")).unwrap_or_default();
+            let versions = gate.versions();
+            return Ok(Some(format!(
+                "{name}={value} has no effect: Kubernetes {version} does not have this gate of {versions}{what}"
+            )));
+        };
+        if *value == state.default {
+            return Ok(None);
+        }
+        if state.is_locked {
+            let locked = state.default;
+            return Err(format!("cannot set feature gate {name} to {value}, feature is locked to {locked}"));
+        }
+        Ok((!gate.has_effect()).then(|| match *in_berth {
             "" => format!("{name}={value} has no effect: it concerns other components of Kubernetes"),
             why => format!("{name}={value} has no effect: {why}"),
-        })
+        }))
     }
 }
 
-/// The gates that change what Berth does; all are off by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A version of Kubernetes, with those of its gates that change what Berth does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
+    /// Decides about everything that changed without a gate.
+    pub version: KubernetesVersion,
     /// Tolerations compare integers, with the operators `Gt` and `Lt` (enhancement 5471).
     pub taint_toleration_comparison_operators: bool,
     /// VolumeBinding scores nodes by their storage capacity (enhancement 4049).
@@ -125,31 +171,72 @@ pub struct FeatureGates {
     pub pod_group_preemption_policy: bool,
     /// Devices take allocatable resources of their node (enhancement 5517).
     pub dra_node_allocatable_resources: bool,
+    /// DeviceTaintRules give devices taints (enhancement 5055).
+    pub dra_device_taint_rules: bool,
+    /// Ranges of consumable capacity are calculated in thousandths (enhancement 5075, Kubernetes 1.37).
+    pub dra_fractional_capacity_range: bool,
+}
+
+impl Default for FeatureGates {
+    /// Those of the default version, as they are if they are not set.
+    fn default() -> Self {
+        FeatureGates::from(KubernetesVersion::default())
+    }
+}
+
+impl From<KubernetesVersion> for FeatureGates {
+    /// The gates of a version, as they are if they are not set.
+    fn from(version: KubernetesVersion) -> FeatureGates {
+        FeatureGates::new(version, &[])
+    }
 }
 
 impl FeatureGates {
-    /// The gates as set: the last setting of a gate counts, and `AllAlpha` and `AllBeta` set those that are not named.
-    pub fn new(settings: &[GateSetting]) -> FeatureGates {
-        let set = |name: &str| {
-            settings.iter().rev().find(|setting| setting.gate.name == name).map(|setting| setting.value)
+    /// The gates as set: the last setting of a gate counts, and `AllAlpha` and `AllBeta` set those that are not named. Gates that the
+    /// version does not have are off.
+    pub fn new(version: KubernetesVersion, settings: &[GateSetting]) -> FeatureGates {
+        let last = |is_meant: &dyn Fn(&FeatureGate) -> bool| {
+            settings.iter().rev().find(|setting| is_meant(setting.gate)).map(|setting| setting.value)
         };
-        let of_stage = |stage: &str| {
-            settings.iter().rev().find(|s| s.gate.stage_of_all() == Some(stage)).map(|setting| setting.value)
-        };
-        let mut gates = FeatureGates::default();
+        let mut gates = FeatureGates::off(version);
         for (name, is_on) in gates.fields() {
-            let gate = GATES.iter().find(|gate| gate.name == name);
-            let unnamed = || of_stage(gate?.stage);
-            *is_on = set(name).or_else(unnamed).unwrap_or_default();
+            let state = FeatureGate::named(name).and_then(|gate| gate.in_version(version));
+            *is_on = state.is_some_and(|state| {
+                let set = last(&|gate| gate.name == name);
+                let of_stage = || last(&|gate| gate.stage_of_all() == Some(state.stage));
+                set.or_else(of_stage).filter(|_| !state.is_locked).unwrap_or(state.default)
+            });
         }
         gates
     }
 
     /// Those with these names are on.
-    pub fn of_names(names: &[String]) -> FeatureGates {
-        let mut gates = FeatureGates::default();
+    pub fn of_names(version: KubernetesVersion, names: &[String]) -> FeatureGates {
+        let mut gates = FeatureGates::off(version);
         gates.fields().into_iter().for_each(|(name, is_on)| *is_on = names.iter().any(|n| n == name));
         gates
+    }
+
+    /// Whether the version decides as the change says.
+    pub const fn has(&self, change: VersionChange) -> bool {
+        self.version.has(change)
+    }
+
+    const fn off(version: KubernetesVersion) -> FeatureGates {
+        FeatureGates {
+            version,
+            taint_toleration_comparison_operators: false,
+            storage_capacity_scoring: false,
+            volume_limit_scaling: false,
+            mutable_pv_node_affinity: false,
+            workload_with_job: false,
+            dra_workload_resource_claims: false,
+            composite_pod_group: false,
+            pod_group_preemption_policy: false,
+            dra_node_allocatable_resources: false,
+            dra_device_taint_rules: false,
+            dra_fractional_capacity_range: false,
+        }
     }
 
     /// The names of the gates that are on.
@@ -157,7 +244,7 @@ impl FeatureGates {
         self.fields().into_iter().filter(|(_, is_on)| **is_on).map(|(name, _)| name).collect()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut bool); 9] {
+    fn fields(&mut self) -> [(&'static str, &mut bool); 11] {
         [
             ("TaintTolerationComparisonOperators", &mut self.taint_toleration_comparison_operators),
             ("StorageCapacityScoring", &mut self.storage_capacity_scoring),
@@ -168,6 +255,8 @@ impl FeatureGates {
             ("CompositePodGroup", &mut self.composite_pod_group),
             ("PodGroupPreemptionPolicy", &mut self.pod_group_preemption_policy),
             ("DRANodeAllocatableResources", &mut self.dra_node_allocatable_resources),
+            ("DRADeviceTaintRules", &mut self.dra_device_taint_rules),
+            ("DRAFractionalCapacityRange", &mut self.dra_fractional_capacity_range),
         ]
     }
 }

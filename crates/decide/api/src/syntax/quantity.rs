@@ -60,6 +60,11 @@ impl Quantity {
         Quantity { nanos: millis as i128 * (NANOS / 1000), format: Format::Decimal }
     }
 
+    /// Written with the suffixes of another quantity.
+    pub fn in_format_of(self, other: Quantity) -> Self {
+        Quantity { format: other.format, ..self }
+    }
+
     /// Parses the text form.
     ///
     /// # Errors
@@ -98,6 +103,12 @@ impl Quantity {
     /// Whether the quantity is a whole number.
     pub fn is_whole(self) -> bool {
         self.nanos % NANOS == 0
+    }
+
+    /// Thousandths, if it is a number of them that an `i64` holds.
+    pub fn exact_millis(self) -> Option<i64> {
+        const MILLI: i128 = NANOS / 1000;
+        i64::try_from(self.nanos / MILLI).ok().filter(|_| self.nanos % MILLI == 0)
     }
 
     /// The quantity rounded away from zero to thousandths, as the API server stores resource lists.

@@ -1,6 +1,6 @@
 //! Journal: the updates of a cluster as they are made, for a recording.
 
-use berth_api::feature_gates::FeatureGates;
+use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_api::object::{NamespacedName, Node, VolumeDecision};
 use berth_input::config::{ConfigErrors, SchedulerConfig};
 use berth_input::journal::{
@@ -141,6 +141,7 @@ impl From<&Settings> for RecordedSettings {
         RecordedSettings {
             config: SchedulerConfig { profiles, feature_gates, ..SchedulerConfig::default() }.to_value(),
             extensions: settings.extensions,
+            kubernetes: Some(feature_gates.version),
             feature_gates: feature_gates.names().into_iter().map(str::to_owned).collect(),
             exempt_namespaces: settings.exempt_namespaces.clone(),
             exempt_from_v1: settings.exempt_from_v1,
@@ -155,7 +156,10 @@ impl TryFrom<&RecordedSettings> for Settings {
     /// # Errors
     /// The configuration is invalid.
     fn try_from(recorded: &RecordedSettings) -> Result<Settings, ConfigErrors> {
-        let feature_gates = FeatureGates::of_names(&recorded.feature_gates);
+        let feature_gates = FeatureGates::of_names(
+            recorded.kubernetes.unwrap_or(KubernetesVersion::V1_36),
+            &recorded.feature_gates,
+        );
         let (config, _) = SchedulerConfig::read_with(&recorded.config, recorded.extensions, feature_gates)?;
         Ok(Settings {
             device_work: DeviceWork::default(),

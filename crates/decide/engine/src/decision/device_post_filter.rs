@@ -54,10 +54,8 @@ pub(crate) fn device_post_filter(
     for (id, record) in state.nodes.iter() {
         let node = NodeRef::new(id, record);
         let is_unavailable = || {
-            matches!(
-                devices.on(state, record, &DevicesInUse::default()),
-                NodeVerdict::Rejected(NOT_AVAILABLE)
-            )
+            let verdict = devices.on(state, record, &DevicesInUse::default());
+            matches!(verdict, NodeVerdict::Rejected(reason) if reason == NOT_AVAILABLE)
         };
         if before().all(|(_, filter)| filter.admits(node)) && is_unavailable() {
             claims.extend(devices.unavailable_on(state, record).cloned());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use berth_api::object::NamespacedName;
 use berth_api::object::device::DeviceAttribute;
 
-use super::capacity::consumed;
+use super::capacity::{consumed, offered};
 use super::pools::try_take;
 use super::search::{Candidate, Search, Wanted, tolerates};
 use super::{DevicesInUse, Requested, WORK_SPENT};
@@ -168,9 +168,9 @@ fn reason(
         return Some(text.into());
     }
     if search.share_of(alternative, i).is_none() {
-        let offered = &device.shape.capacity;
-        let absent = alternative.capacity.keys().find(|name| !offered.contains_key(*name));
-        let text = match (absent, consumed(&alternative.capacity, offered)) {
+        let absent =
+            alternative.capacity.keys().find(|name| offered(name, &device.shape, search.gates()).is_none());
+        let text = match (absent, consumed(&alternative.capacity, &device.shape, search.gates())) {
             (Some(name), _) => format!("without the capacity {name}"),
             (None, None) => "the policy of its capacity does not allow the requested amount".to_owned(),
             (None, Some(_)) => "too little of its capacity is left".to_owned(),

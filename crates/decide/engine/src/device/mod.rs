@@ -18,6 +18,7 @@ mod result;
 mod score;
 mod search;
 
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -113,7 +114,7 @@ pub(crate) enum NodeVerdict {
     /// All claims are allocated, or can be.
     Fits(Box<NodeDevices>),
     /// In kube-scheduler's words.
-    Rejected(&'static str),
+    Rejected(Cow<'static, str>),
     /// For what the devices take of the node.
     Refused(Box<Refusal>),
     /// The attempt for the pod ends with this error.
@@ -188,7 +189,7 @@ impl CycleDevices {
     ) -> NodeVerdict {
         let rules = &*self.rules;
         if rules.has_stale_claim {
-            return NodeVerdict::Rejected(STALE_CLAIM);
+            return NodeVerdict::Rejected(STALE_CLAIM.into());
         }
         if let Some(shared) = self.shared_on(state, node, in_use) {
             return shared;
@@ -208,7 +209,7 @@ impl CycleDevices {
             score = rules.score + score::score(&requested, &chosen);
         }
         if !is_available {
-            return NodeVerdict::Rejected(NOT_AVAILABLE);
+            return NodeVerdict::Rejected(NOT_AVAILABLE.into());
         }
         match self.taken_of(state, node, &requested, &chosen) {
             Ok(node_allocatable) => {

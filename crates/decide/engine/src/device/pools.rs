@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use berth_api::feature_gates::VersionChange;
 use berth_api::syntax::quantity::Quantity;
 
 use super::DevicesInUse;
@@ -69,9 +70,10 @@ fn node_pool<'a>(
     pool: &'a Pool,
     used: PoolUse<'a>,
 ) -> Option<NodePool<'a>> {
+    let counters_of_node = state.settings.config.feature_gates.has(VersionChange::CounterSlicesOfNode);
     pool_of_slices(name, pool, used, |slice| {
         let includes = |scope: &NodeScope| scope.includes(&state.symbols, node);
-        !slice.counter_sets.is_empty()
+        (!slice.counter_sets.is_empty() && !counters_of_node)
             || match slice.scope {
                 NodeScope::PerDevice => slice.devices.iter().any(|device| includes(&device.scope)),
                 ref scope => includes(scope),
@@ -115,14 +117,15 @@ fn pool_of_slices<'a>(
         others = rest;
     }
     let mut counters = BTreeMap::new();
-    let (with_devices, counter_slices): (Vec<_>, Vec<_>) =
+    let (with_devices, mut counter_slices): (Vec<_>, Vec<_>) =
         slices.iter().copied().partition(|slice| slice.counter_sets.is_empty());
+    counter_slices.extend(others.iter().filter(|slice| !slice.counter_sets.is_empty()));
     if condition == Condition::Usable {
         let are_valid = |counters: &Counters<'_>| {
             are_names_unique(&with_devices)
                 && slices.iter().chain(&others).all(|slice| are_counters_known(slice, counters))
         };
-        if !add_counters(&slices, &mut counters) || !(pool.is_sound || are_valid(&counters)) {
+        if !add_counters(&counter_slices, &mut counters) || !(pool.is_sound || are_valid(&counters)) {
             condition = Condition::Invalid;
         } else if !used.is_empty() && !counters.is_empty() {
             let all = slices.iter().chain(&others).flat_map(|slice| &slice.devices);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::NamespacedName;
 use berth_api::syntax::quantity::Quantity;
 use serde::Serialize;
@@ -149,19 +150,24 @@ pub(crate) fn models(state: &State) -> Vec<DeviceModel> {
             let used = pool.used.get(&device.name);
             model.n_devices += 1;
             model.n_allocated += usize::from(used.is_some());
-            model.n_claims += claims_that_fit(device, used, left);
+            model.n_claims += claims_that_fit(device, used, left, state.settings.config.feature_gates);
         }
     }
     models.into_values().collect()
 }
 
 /// How many claims for a device fit; takes the counters that they need.
-fn claims_that_fit(device: &DeviceRecord, used: Option<&DeviceUse>, left: &mut Counters<'_>) -> usize {
+fn claims_that_fit(
+    device: &DeviceRecord,
+    used: Option<&DeviceUse>,
+    left: &mut Counters<'_>,
+    gates: FeatureGates,
+) -> usize {
     if blocking_taints(device).next().is_some() || used.is_some_and(|used| used.n_exclusive > 0) {
         return 0;
     }
     let capacity = &device.shape.capacity;
-    let Some(share) = consumed(&BTreeMap::new(), capacity) else { return 0 };
+    let Some(share) = consumed(&BTreeMap::new(), &device.shape, gates) else { return 0 };
     let left_of = |name: &String| {
         let used = used.and_then(|used| used.consumed.get(name)).copied().unwrap_or_default();
         capacity.get(name).map_or(0, |of| (of.value - used).units())

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use berth_api::feature_gates::{FeatureGates, VersionChange};
 use berth_api::object::device::{
     AllocationResult, ClaimDecision, DeviceAllocationConfiguration, DeviceConfiguration, DeviceDecision,
     DeviceRequestAllocationResult, ExtendedResourceClaim, ResourceClaimConsumerReference,
@@ -12,7 +13,8 @@ use super::search::{Chosen, ChosenClaim};
 use super::{CycleDevices, DevicesInUse, NodeDevices, NodeVerdict, Requested};
 use crate::state::State;
 use crate::state::device::{
-    AllocatedDevice, Alternative, ClassRecord, DeviceRecord, Meter, NodeScope, Readiness, SliceRecord,
+    AllocatedDevice, Alternative, ClaimRequest, ClassRecord, DeviceRecord, Meter, NodeScope, Readiness,
+    SliceRecord,
 };
 use crate::state::node::NodeRecord;
 
@@ -121,7 +123,7 @@ fn allocation(
         });
         places.push((slice, record));
     }
-    allocation.devices.config = config(requested, chosen);
+    allocation.devices.config = config(requested, chosen, state.settings.config.feature_gates);
     allocation.node_selector = node_selector(node, &places);
     allocation
 }
@@ -150,11 +152,24 @@ fn alternative_of<'a>(requested: &'a Requested, device: &Chosen) -> &'a Alternat
 }
 
 /// The configuration of the classes of the requests, each class once, then that of the claim for what was chosen.
-fn config(requested: &Requested, chosen: &ChosenClaim) -> Vec<DeviceAllocationConfiguration> {
+fn config(
+    requested: &Requested,
+    chosen: &ChosenClaim,
+    gates: FeatureGates,
+) -> Vec<DeviceAllocationConfiguration> {
     let requests = &requested.spec.requests;
     let mut config: Vec<DeviceAllocationConfiguration> = Vec::new();
     let entry = |source: &str, requests: Vec<String>, config: &DeviceConfiguration| {
         DeviceAllocationConfiguration { source: source.to_owned(), requests, opaque: config.opaque.clone() }
+    };
+    // The number of requests that names of requests and alternatives concern, as they are chosen.
+    let n_concerned = |names: &[String]| {
+        let is_named = |name: &str| names.iter().any(|named| named == name);
+        let is_concerned = |(request, alternative): &(&ClaimRequest, &usize)| {
+            let chosen = request.alternatives.get(**alternative).filter(|_| request.is_prioritized);
+            is_named(&request.name) || chosen.is_some_and(|chosen| is_named(&chosen.full_name))
+        };
+        requests.iter().zip(&chosen.alternatives).filter(is_concerned).count()
     };
     let mut first = 0;
     let mut of_class: HashMap<&str, std::ops::Range<usize>> = HashMap::new();
@@ -181,11 +196,14 @@ fn config(requested: &Requested, chosen: &ChosenClaim) -> Vec<DeviceAllocationCo
             config.push(entry("FromClaim", Vec::new(), own));
             continue;
         }
-        for (request, alternative) in requests.iter().zip(&chosen.alternatives) {
-            let is_named = |name: &str| own.requests.iter().any(|named| named == name);
-            let chosen = request.alternatives.get(*alternative).filter(|_| request.is_prioritized);
-            if is_named(&request.name) || chosen.is_some_and(|chosen| is_named(&chosen.full_name)) {
-                config.push(entry("FromClaim", own.requests.clone(), own));
+        let most = if gates.has(VersionChange::ConfigOfAllRequests) { 1 } else { usize::MAX };
+        let n_entries = n_concerned(&own.requests).min(most);
+        config.extend((0..n_entries).map(|_| entry("FromClaim", own.requests.clone(), own)));
+    }
+    if gates.has(VersionChange::ConfigOfAllRequests) {
+        for config in &mut config {
+            if n_concerned(&config.requests) == requests.len() {
+                config.requests.clear();
             }
         }
     }

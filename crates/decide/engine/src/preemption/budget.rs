@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use berth_api::feature_gates::{FeatureGates, VersionChange};
 use berth_api::object::PodDisruptionBudget;
 use berth_rules::Selector;
 use smallvec::SmallVec;
@@ -14,7 +15,7 @@ use crate::state::pod::{PodId, PodRecord};
 pub struct DisruptionBudget {
     /// Its namespace.
     pub namespace: String,
-    /// The pods it protects; as in kube-scheduler, one without requirements protects none.
+    /// The pods it protects; before Kubernetes 1.38, one without requirements protects none.
     pub selector: Selector,
     /// How many of its pods may be evicted now (`status.disruptionsAllowed`).
     pub disruptions_allowed: i32,
@@ -37,7 +38,7 @@ impl From<&PodDisruptionBudget> for DisruptionBudget {
 impl DisruptionBudget {
     /// Counts victims that have been chosen. Returns for each whether that violates a budget.
     pub(crate) fn use_up(budgets: &mut [DisruptionBudget], state: &State, victims: &[PodId]) -> Vec<bool> {
-        let (violations, used) = Budgets::new(budgets).violations(state, victims);
+        let (violations, used) = Budgets::new(state, budgets).violations(state, victims);
         for (i, n) in used {
             budgets[i].disruptions_allowed -= n;
         }
@@ -57,24 +58,32 @@ impl DisruptionBudget {
 }
 
 /// Budgets by namespace, with a number each.
-pub(super) struct Budgets<'a>(HashMap<&'a str, Vec<(usize, &'a DisruptionBudget)>>);
+pub(super) struct Budgets<'a> {
+    by_namespace: HashMap<&'a str, Vec<(usize, &'a DisruptionBudget)>>,
+    gates: FeatureGates,
+}
 
 impl<'a> Budgets<'a> {
-    pub(super) fn new(budgets: &'a [DisruptionBudget]) -> Budgets<'a> {
+    pub(super) fn new(state: &State, budgets: &'a [DisruptionBudget]) -> Budgets<'a> {
+        let gates = state.settings.config.feature_gates;
+        let protects_none = |selector: &Selector| match selector {
+            Selector::Nothing => true,
+            selector => selector.is_everything() && !gates.has(VersionChange::EmptyBudgetSelector),
+        };
         let mut by_namespace: HashMap<&str, Vec<_>> = HashMap::new();
         for (i, budget) in budgets.iter().enumerate() {
-            if !budget.selector.requirements().is_empty() {
+            if !protects_none(&budget.selector) {
                 by_namespace.entry(&budget.namespace).or_default().push((i, budget));
             }
         }
-        Budgets(by_namespace)
+        Budgets { by_namespace, gates }
     }
 
     /// For each pod, in this order, whether its eviction violates a budget, and how many disruptions all of them use up:
-    /// every pod uses up one disruption of each budget that protects it, whether that is allowed or not.
+    /// every pod uses up one disruption of each budget that protects it, or of those up to the first that does not allow it.
     pub(super) fn violations(&self, state: &State, pods: &[PodId]) -> (Vec<bool>, Used) {
         let mut used = Used::new();
-        if self.0.is_empty() {
+        if self.by_namespace.is_empty() {
             return (vec![false; pods.len()], used);
         }
         let violations = pods.iter().map(|pod| self.violates(state, state.pods.get(*pod), &mut used));
@@ -90,13 +99,14 @@ impl<'a> Budgets<'a> {
         let symbols = &state.symbols;
         let labels = &state.label_sets.get(pod.label_set).of.labels;
         let label = move |key: &str| labels.get(symbols.get(key)?).map(|value| symbols.text(value));
-        // As in kube-scheduler, no budget protects a pod without labels.
+        let may_be_protected =
+            self.gates.has(VersionChange::EmptyBudgetSelector) || labels.iter().next().is_some();
         let protects = move |budget: &DisruptionBudget| {
-            labels.iter().next().is_some()
+            may_be_protected
                 && budget.selector.matches(label)
                 && !budget.disrupted_pods.iter().any(|name| **name == *pod.name)
         };
-        let budgets = self.0.get(symbols.text(pod.namespace)).into_iter().flatten();
+        let budgets = self.by_namespace.get(symbols.text(pod.namespace)).into_iter().flatten();
         budgets.copied().filter(move |(_, budget)| protects(budget))
     }
 
@@ -104,6 +114,9 @@ impl<'a> Budgets<'a> {
         let mut violated = false;
         for (i, budget) in self.protecting(state, pod) {
             violated |= use_one(used, i) > budget.disruptions_allowed;
+            if violated && self.gates.has(VersionChange::BudgetsAfterViolation) {
+                break;
+            }
         }
         violated
     }

@@ -177,7 +177,7 @@ pub(crate) fn preempt(
     }
     candidates.catch_up(state, rejections, priority, budgets);
     let (filters, relevant) = (plugins::filters(context), RelevantMatchers::new(context));
-    let budgets = Budgets::new(budgets);
+    let budgets = Budgets::new(state, budgets);
     let search =
         Search { context, filters: &filters, relevant: &relevant, budgets: &budgets, priority, leaving };
     if let Some((id, found)) = candidates.best(&search) {
@@ -228,7 +228,7 @@ pub(crate) fn candidates(
     budgets: &[DisruptionBudget],
 ) -> Vec<Victims> {
     let cycle = CycleState::new(state, nominations, pod);
-    let budgets = Budgets::new(budgets);
+    let budgets = Budgets::new(state, budgets);
     let Some(run) = Context::new(state, &cycle).map(Run::new) else { return Vec::new() };
     if !pod.preempts || !is_enabled(state, pod) || !run.feasible.is_empty() {
         return Vec::new();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use berth_api::object::VolumeDecision;
+use berth_api::syntax::quantity::Quantity;
 use smallvec::SmallVec;
 
 use super::{BoundRule, CycleVolumes, Provision, UnboundRule};
@@ -104,7 +105,7 @@ impl CycleVolumes {
                         verdict.no_volume = true;
                         return;
                     }
-                    let sufficient = |(class, size): &(Arc<str>, i64)| {
+                    let sufficient = |(class, size): &(Arc<str>, Quantity)| {
                         state.volumes.capacities(class).find(|capacity| {
                             capacity.limit.is_some_and(|limit| limit >= *size)
                                 && capacity.is_accessible(&state.symbols, node)
@@ -142,7 +143,7 @@ impl CycleVolumes {
                 let Provision::Dynamic { capacity: Some((class, size)), .. } = &rule.provision else {
                     return;
                 };
-                add(&mut of_capacity, class, *size).capacity = capacity.capacity;
+                add(&mut of_capacity, class, size.units()).capacity = capacity.capacity;
             }
             Supply::Provisioned(None) => {}
         });

@@ -8,6 +8,7 @@ mod resolve;
 
 use std::sync::Arc;
 
+use berth_api::syntax::quantity::Quantity;
 use berth_rules::volume::InTreePlugin;
 use smallvec::SmallVec;
 
@@ -99,7 +100,7 @@ pub(crate) enum Provision {
         /// None for all nodes.
         topologies: Option<Arc<AllowedTopologies>>,
         /// The class and the size in bytes, if the driver publishes its free capacity.
-        capacity: Option<(Arc<str>, i64)>,
+        capacity: Option<(Arc<str>, Quantity)>,
     },
 }
 

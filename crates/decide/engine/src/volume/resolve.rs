@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{BoundRule, CycleVolumes, Problem, Provision, UnboundRule, VolumeRules};
 use crate::state::State;
 use crate::state::volume::{
-    Attachment, ClaimKey, ClaimRecord, ClassRecord, PodClaim, PodVolumes, Source, Volumes,
+    Attachment, ClaimKey, ClaimRecord, ClassRecord, PodClaim, PodVolumes, Source, Volumes, compared,
 };
 
 impl CycleVolumes {
@@ -81,7 +81,7 @@ impl CycleVolumes {
             } else if let Some(node) = claim.selected_node() {
                 let matching = None;
                 let selected = Some(state.symbols.get(node));
-                let provision = provision(volumes, claim, class);
+                let provision = provision(state, claim, class);
                 rules.unbound.push(UnboundRule { matching, selected, provision });
                 self.unbound.push(used.key.clone());
             } else {
@@ -95,7 +95,7 @@ impl CycleVolumes {
         to_match.sort_by_key(|(_, claim)| claim.requested.unwrap_or_default());
         for (key, claim) in to_match {
             let matching = volumes.matching(key, claim);
-            let provision = provision(volumes, claim, volumes.class(&claim.class));
+            let provision = provision(state, claim, volumes.class(&claim.class));
             rules.unbound.push(UnboundRule { matching, selected: None, provision });
             self.unbound.push(key.clone());
         }
@@ -149,12 +149,12 @@ fn bound_rule(volumes: &Volumes, claim: &ClaimRecord) -> Option<BoundRule> {
     (affinity.is_some() || migrated.is_some()).then_some(BoundRule::Affinity { affinity, migrated })
 }
 
-fn provision(volumes: &Volumes, claim: &ClaimRecord, class: Option<&ClassRecord>) -> Provision {
+fn provision(state: &State, claim: &ClaimRecord, class: Option<&ClassRecord>) -> Provision {
     let Some(class) = class.filter(|class| class.provisions()) else { return Provision::Unsupported };
-    let size = claim.requested.filter(|_| volumes.driver(&class.provisioner).tracks_capacity);
+    let size = claim.requested.filter(|_| state.volumes.driver(&class.provisioner).tracks_capacity);
     Provision::Dynamic {
         topologies: class.allowed_topologies.clone(),
-        capacity: size.map(|size| (class.name.clone(), size.units())),
+        capacity: size.map(|size| (class.name.clone(), compared(size, state.settings.config.feature_gates))),
     }
 }
 

@@ -101,9 +101,16 @@ fn volume_binding(args: &mut Fields<'_>) -> VolumeBindingArgs {
     }
     let shape = args.get("shape").filter(|shape| !shape.value.is_null());
     if let Some(shape) = shape.filter(|_| !args.findings.feature_gates.storage_capacity_scoring) {
-        shape.invalid(
-            "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring",
-        );
+        // What Kubernetes writes from 1.37 on.
+        if shape_points(shape.items()) == binding.shape {
+            let text = "is ignored: nodes are scored by storage capacity with the feature gate StorageCapacityScoring, which is on in \
+                        Kubernetes 1.37";
+            shape.findings.warn(shape.path.as_str(), text);
+        } else {
+            shape.invalid(
+                "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring",
+            );
+        }
     }
     let points = shape_points(args.items("shape"));
     if !points.is_empty() {

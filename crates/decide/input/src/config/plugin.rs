@@ -1,6 +1,7 @@
 //! The plugins that Berth implements: one row for each, with its extension points and its weight.
 
 use Point::*;
+use berth_api::feature_gates::KubernetesVersion::{self, V1_37, V1_38};
 
 /// A stage of scheduling that plugins take part in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +20,12 @@ pub(super) enum Point {
     PostBind,
     PlacementGenerate,
     PlacementScore,
+    PlacementFeasible,
+    PodGroupPostFilter,
 }
 
 impl Point {
-    pub(super) const ALL: [Point; 14] = [
+    pub(super) const ALL: [Point; 16] = [
         Point::PreEnqueue,
         Point::QueueSort,
         Point::PreFilter,
@@ -37,7 +40,18 @@ impl Point {
         Point::PostBind,
         Point::PlacementGenerate,
         Point::PlacementScore,
+        Point::PlacementFeasible,
+        Point::PodGroupPostFilter,
     ];
+
+    /// The first version with the point, and what plugins do there, if a supported version lacks it.
+    pub(super) fn since(self) -> Option<(KubernetesVersion, &'static str)> {
+        match self {
+            Point::PlacementFeasible => Some((V1_38, "tells whether a group fits into a placement")),
+            Point::PodGroupPostFilter => Some((V1_37, "preempts pods for groups")),
+            _ => None,
+        }
+    }
 
     pub(super) fn field(self) -> &'static str {
         match self {
@@ -55,6 +69,8 @@ impl Point {
             Point::PostBind => "postBind",
             Point::PlacementGenerate => "placementGenerate",
             Point::PlacementScore => "placementScore",
+            Point::PlacementFeasible => "placementFeasible",
+            Point::PodGroupPostFilter => "podGroupPostFilter",
         }
     }
 }

@@ -9,8 +9,14 @@ use berth_api::read::fields::{Fields, Node, suggestion};
 
 /// kube-scheduler's in-tree plugins that Berth does not implement as rules. They are accepted; except for preemption and
 /// binding they have no effect.
-const WITHOUT_EFFECT: [&str; 5] =
-    [DEFAULT_BINDER, DEFAULT_PREEMPTION, "GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"];
+const WITHOUT_EFFECT: [&str; 6] = [
+    DEFAULT_BINDER,
+    DEFAULT_PREEMPTION,
+    "DeferredPodScheduling",
+    "GangScheduling",
+    "PodGroupPodsCount",
+    "TopologyPlacementGenerator",
+];
 
 const DEFAULT_BINDER: &str = "DefaultBinder";
 /// Preemption for unschedulable pods; not a rule about nodes.
@@ -142,12 +148,21 @@ impl Plugins {
     /// Reads `plugins`.
     pub fn read(fields: &mut Fields<'_>) -> Plugins {
         let mut plugins = Plugins::default();
+        let version = fields.findings.feature_gates.version;
         let Some(mut points) = fields.get("plugins").and_then(|node| node.fields()) else { return plugins };
         if let Some(node) = points.get("multiPoint") {
             plugins.multi_point = PluginSet::read(&node, None);
         }
         for point in Point::ALL {
             if let Some(node) = points.get(point.field()) {
+                let of_later = point.since().filter(|(since, _)| *since > version);
+                if let Some((since, what)) = of_later {
+                    let text = format!(
+                        "is ignored: Kubernetes {version} does not have this extension point of {since}, which {what}"
+                    );
+                    node.findings.warn(node.path.as_str(), text);
+                    continue;
+                }
                 plugins.sets.push((point, PluginSet::read(&node, Some(point))));
             }
         }

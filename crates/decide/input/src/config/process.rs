@@ -158,11 +158,16 @@ pub(super) fn warn_without_effect(node: Option<Node<'_>>, why: &str) {
     }
 }
 
-/// Checks the field of the configuration or of a profile.
+/// Checks fields of the configuration or of a profile.
 pub(super) fn check_percentage(fields: &mut Fields<'_>) {
-    if let Some(node) = fields.get("percentageOfNodesToScore")
-        && node.int_between(0, 100).is_some_and(|percentage| !matches!(percentage, 0 | 100))
+    for (name, what) in
+        [("percentageOfNodesToScore", "nodes"), ("percentageOfPlacementsToScore", "placements")]
     {
-        node.findings.warn(node.path.as_str(), "has no effect: all nodes are always considered");
+        if let Some(node) = fields.get(name)
+            && node.int_between(0, 100).is_some_and(|percentage| !matches!(percentage, 0 | 100))
+        {
+            node.findings
+                .warn(node.path.as_str(), format!("has no effect: all {what} are always considered"));
+        }
     }
 }

@@ -225,7 +225,10 @@ fn findings_about_plugins() {
         assert_eq!(found, expected, "{plugins}");
     }
     let unknown = errors("profiles: [{plugins: {score: {enabled: [{name: MyPlugin}]}}}]");
-    assert!(unknown.contains("known here: DefaultBinder, DefaultPreemption, DynamicResources"), "{unknown}");
+    assert!(
+        unknown.contains("known here: DefaultBinder, DefaultPreemption, DeferredPodScheduling"),
+        "{unknown}"
+    );
 }
 
 #[test]
@@ -416,4 +419,30 @@ fn settings_of_the_process_are_read_and_others_cause_warnings() {
     ];
     assert_eq!(warned(body), expected);
     assert!(warned("percentageOfNodesToScore: 0\nprofiles: [{percentageOfNodesToScore: 100}]").is_empty());
+}
+
+/// What `kube-scheduler --write-config-to` of 1.37 adds to that of 1.36.
+#[test]
+fn the_configuration_that_a_version_writes_loads_under_each_version() {
+    use berth_api::feature_gates::KubernetesVersion::{V1_36, V1_37, V1_38};
+    let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: default-scheduler\n  \
+                plugins: {podGroupPostFilter: {enabled: [{name: DefaultPreemption}]}}\n  pluginConfig:\n  - name: VolumeBinding\n    \
+                args: {bindTimeoutSeconds: 600, shape: [{utilization: 0, score: 10}, {utilization: 100, score: 0}]}\n";
+    let warnings = |version| {
+        let read = SchedulerConfig::read_with(&value(text), false, FeatureGates::from(version));
+        let (config, warnings) = read.expect("readable");
+        assert_eq!(config.profiles, [Profile::default()]);
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        warnings(V1_36),
+        [
+            "profiles[0].plugins.podGroupPostFilter: is ignored: Kubernetes 1.36 does not have this extension point of 1.37, which \
+             preempts pods for groups",
+            "profiles[0].pluginConfig[0].args.shape: is ignored: nodes are scored by storage capacity with the feature gate \
+             StorageCapacityScoring, which is on in Kubernetes 1.37",
+        ]
+    );
+    assert_eq!(warnings(V1_37), [""; 0]);
+    assert_eq!(warnings(V1_38), [""; 0]);
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use berth_api::feature_gates::VersionChange;
 use berth_api::object::{Pod, PodAffinityTerm};
 use berth_api::read::Kind;
 use berth_rules::{Requirement, Selector, SpreadConstraint, WhenUnsatisfiable};
@@ -71,9 +72,16 @@ fn absent_keys(subject: &Subject<'_>, path: &str, keys: &[String], findings: &mu
 }
 
 fn constraints(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Findings) {
+    let counts_all = input.settings.config.feature_gates.has(VersionChange::EmptySpreadSelector);
     for constraint in &subject.rules.spread_constraints {
         let path = subject.path(format!("{}.labelSelector", constraint.path));
-        if constraint.selector.is_everything() {
+        if constraint.selector.is_everything() && counts_all {
+            let message = format!(
+                "a constraint with the empty selector counts all pods of {} (before Kubernetes 1.38, it counts none)",
+                subject.namespace()
+            );
+            findings.add_one("empty", &subject.object, path, message);
+        } else if constraint.selector.is_everything() {
             let effect = match constraint.when_unsatisfiable {
                 WhenUnsatisfiable::DoNotSchedule => without_pods("DoNotSchedule", &constraint.topology_key),
                 WhenUnsatisfiable::ScheduleAnyway => without_pods("ScheduleAnyway", &constraint.topology_key),

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_api::object::{Affinity, Pod, Shared, TopologySpreadConstraint};
 use berth_rules::admission::{AdmissionOptions, admit};
 use flate2::read::GzDecoder;
@@ -13,7 +14,8 @@ use serde_json::Value;
 #[test]
 fn admission_equals_the_recordings() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/conformance");
-    let suites: Vec<PathBuf> = [root.clone(), root.join("large")]
+    let suites: Vec<PathBuf> = ["", "large", "v1.37", "v1.38"]
+        .map(|folder| root.join(folder))
         .iter()
         .filter_map(|dir| dir.read_dir().ok())
         .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
@@ -26,6 +28,10 @@ fn admission_equals_the_recordings() {
     let mut steps = 0;
     let mut differences = Vec::new();
     for suite in &suites {
+        let folder =
+            suite.parent().and_then(|folder| folder.file_name()).unwrap_or_default().to_string_lossy();
+        let version = folder.parse().unwrap_or(KubernetesVersion::V1_36);
+        let gates = FeatureGates::from(version);
         for line in BufReader::new(GzDecoder::new(File::open(suite).unwrap())).lines() {
             let recording: Value = serde_json::from_str(&line.unwrap()).unwrap();
             let scenario = &recording["scenario"];
@@ -37,7 +43,7 @@ fn admission_equals_the_recordings() {
             assert_eq!(pending.len(), expected.len());
             for (pod, expected) in pending.iter().zip(expected) {
                 steps += 1;
-                compare(pod, expected, &mut |what: &str, expected: String, got: String| {
+                compare(pod, expected, gates, &mut |what: &str, expected: String, got: String| {
                     let name = format!("{} {}", scenario["name"], pod["metadata"]["name"]);
                     differences.push(format!("{name}: {what}\n  expected {expected}\n  got      {got}"));
                 });
@@ -53,9 +59,15 @@ fn admission_equals_the_recordings() {
     assert!(steps > 0);
 }
 
-fn compare(pod: &Value, expected: &Value, differ: &mut dyn FnMut(&str, String, String)) {
+fn compare(
+    pod: &Value,
+    expected: &Value,
+    feature_gates: FeatureGates,
+    differ: &mut dyn FnMut(&str, String, String),
+) {
     let mut pod: Pod = serde_json::from_value(pod.clone()).expect("a recorded pod");
-    let admission = admit(&mut pod, &AdmissionOptions { extensions: false, ..AdmissionOptions::default() });
+    let options = AdmissionOptions { extensions: false, feature_gates, ..AdmissionOptions::default() };
+    let admission = admit(&mut pod, &options);
     // What a recording does not carry is not compared; only the large suite leaves fields out on purpose.
     let is_partial = expected.get("nodes").is_none() && expected.get("invalid").is_none();
 

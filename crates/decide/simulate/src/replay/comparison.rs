@@ -148,8 +148,9 @@ impl Comparison<'_> {
             same("plugin", text(&expected.plugin), text(&got.plugin));
             same("code", text(&expected.code), text(&got.code));
             same("reasons", format!("{:?}", expected.reasons), format!("{:?}", got.reasons));
-            // kube-scheduler scores every pod by claims of devices: with 0, if it has none.
-            let without = |plugin: &str| match plugin == Plugin::DynamicResources.name() {
+            // kube-scheduler scores every pod by claims of devices and of storage: with 0, if it has none.
+            let always = [Plugin::DynamicResources, Plugin::VolumeBinding].map(Plugin::name);
+            let without = |plugin: &str| match always.contains(&plugin) {
                 true => "0".to_owned(),
                 false => "absent".to_owned(),
             };

@@ -7,6 +7,7 @@ mod preemption;
 mod timeline;
 mod volumes;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::Pod;
 use berth_engine::{Cluster, DevicePostFilter, DisruptionBudget, Outcome, Settings};
 use berth_input::config::SchedulerConfig;
@@ -31,12 +32,14 @@ pub struct Replayed {
     pub is_corrected: bool,
 }
 
-/// Repeats the decisions of a recorded scenario, with extensions off: the reference scheduler has none.
+/// Repeats the decisions of a recorded scenario as the version of `gates` makes them, with extensions off: the reference scheduler
+/// has none.
 ///
 /// After each step the pod runs on the recorded node, so that one difference does not cascade. A replay cannot fail: an
 /// invalid configuration or a recording without steps is a difference.
 ///
 /// ```
+/// use berth_api::feature_gates::FeatureGates;
 /// use berth_simulate::replay::replay;
 ///
 /// let recording = serde_json::from_str(
@@ -44,16 +47,16 @@ pub struct Replayed {
 ///         "expect": {"steps": [{"pod": "default/web", "chosen": null,
 ///                               "message": "no nodes available to schedule pods"}]}}"#,
 /// )?;
-/// let replayed = replay(&recording);
+/// let replayed = replay(&recording, FeatureGates::default());
 /// assert_eq!((replayed.n_steps, replayed.differences.len()), (1, 0));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-pub fn replay(recording: &Recording) -> Replayed {
+pub fn replay(recording: &Recording, gates: FeatureGates) -> Replayed {
     let expected = &recording.expect;
-    let replayed = replay_steps(&recording.scenario, &expected.steps);
+    let replayed = replay_steps(&recording.scenario, &expected.steps, gates);
     match &expected.fixed_steps {
         Some(fixed) => {
-            let of_fixed = replay_steps(&recording.scenario, fixed);
+            let of_fixed = replay_steps(&recording.scenario, fixed, gates);
             let is_equal = of_fixed.differences.is_empty();
             Replayed { is_corrected: is_equal && !replayed.differences.is_empty(), ..of_fixed }.or(replayed)
         }
@@ -71,15 +74,17 @@ impl Replayed {
 /// When the recordings were made, in seconds since 1970: between the times of what is over and of what is to come.
 const RECORDED_AT: i64 = 1_790_000_000;
 
-fn replay_steps(scenario: &Scenario, steps: &[Step]) -> Replayed {
+fn replay_steps(scenario: &Scenario, steps: &[Step], feature_gates: FeatureGates) -> Replayed {
     let mut replayed = Replayed { n_steps: scenario.pending.len(), ..Replayed::default() };
     let mut report = |pod: &str, field: &str, expected: String, got: String| {
         let (scenario, pod, field) = (scenario.name.clone(), pod.to_owned(), field.to_owned());
         replayed.differences.push(Difference { scenario, pod, node: None, field, expected, got });
     };
 
-    let config = match scenario.config.as_ref().map(SchedulerConfig::from_value).transpose() {
-        Ok(config) => config.unwrap_or_default(),
+    let read = |config| SchedulerConfig::read_with(config, true, feature_gates);
+    let config = match scenario.config.as_ref().map(read).transpose() {
+        Ok(Some((config, _warnings))) => config,
+        Ok(None) => SchedulerConfig { feature_gates, ..SchedulerConfig::default() },
         Err(error) => {
             report("", "config", "a valid configuration".to_owned(), error.to_string());
             return replayed;
@@ -114,7 +119,7 @@ fn replay_steps(scenario: &Scenario, steps: &[Step]) -> Replayed {
     }
     let admit = |pod: &Pod| {
         let mut pod = pod.clone();
-        let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
+        let options = AdmissionOptions { extensions: false, feature_gates, ..AdmissionOptions::default() };
         let admission = if scenario.raw { AdmissionResult::default() } else { admit(&mut pod, &options) };
         (pod, admission)
     };

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use berth_api::feature_gates::VersionChange;
 use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::object::{GroupKey, NamespacedName, Node, Pod, PriorityClass, RuntimeClass};
 use berth_api::read::{Kind, SourceLocation};
@@ -518,10 +519,24 @@ impl Simulation {
                     pod.pod.key()
                 ));
             }
-            Outcome::Unschedulable { .. } => self.queue.push(self.pods.len()),
+            Outcome::Unschedulable { .. } => {
+                self.hold_room(&pod.pod);
+                self.queue.push(self.pods.len());
+            }
             _ => {}
         }
         self.pods.push(pod);
+    }
+
+    /// Keeps the room that a pod with scheduling gates is nominated for.
+    fn hold_room(&mut self, pod: &Pod) {
+        let (config, node) = (&self.cluster.settings().config, &pod.status.nominated_node_name);
+        let profile = config.profile(&pod.spec.scheduler_name);
+        let is_gated = !pod.spec.scheduling_gates.is_empty() && profile.is_some_and(|p| p.scheduling_gates);
+        if is_gated && !node.is_empty() && config.feature_gates.has(VersionChange::GatedNomination) {
+            let prepared = self.cluster.prepare(pod);
+            self.cluster.nominate(&prepared, node);
+        }
     }
 
     /// A pod as the API server has admitted it. If it names a node, it runs there, unless the node has rejected it.

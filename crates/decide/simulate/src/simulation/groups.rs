@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::group_placement::{DomainMembers, FailingMember, GroupMember, GroupPlacement, LevelPlacement};
 use super::state::Simulation;
 use berth_api::object::group::{
-    GroupKind, GroupOwner, GroupPart, Hierarchies, PartRules, PodGroup, TopologyLevel, members_of_job,
-    members_of_workload, n_replicas, rank,
+    Agreement, GroupKind, GroupOwner, GroupPart, Hierarchies, PartRules, PodGroup, TopologyLevel,
+    members_of_job, members_of_workload, n_replicas, rank,
 };
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Pod};
 use berth_engine::{Group, GroupDisruption, GroupLevel, GroupOutcome, Outcome, PreparedPod, RelaxedPod};
@@ -299,6 +299,22 @@ impl Simulation {
         self.roots = roots;
     }
 
+    /// In which way members of a group differ that have to agree.
+    fn disagreement(
+        &self,
+        key: &GroupKey,
+        rules: &GroupRules,
+        members: &[(usize, PreparedPod)],
+    ) -> Option<String> {
+        let agreement = rules.agreement.as_ref()?;
+        let priority = self.group_disruptions.get(key).and_then(|disruption| disruption.priority);
+        let agreement = Agreement { priority: priority.unwrap_or(agreement.priority), ..agreement.clone() };
+        let running = (0..self.pods.len())
+            .filter(|i| self.pods[*i].group.as_ref() == Some(key) && self.pods[*i].node().is_some());
+        let all = members.iter().map(|(i, _)| *i).chain(running);
+        agreement.problem(all.map(|i| &self.pods[i].pod))
+    }
+
     fn decide_group(
         &mut self,
         key: &GroupKey,
@@ -320,7 +336,11 @@ impl Simulation {
             message: None,
             failing: None,
         };
-        let checked = rules.as_ref().map(|rules| rules.check(placement.n_pods).map(|()| rules));
+        let differs = || self.disagreement(key, rules.as_ref()?, members);
+        let checked = rules.as_ref().map(|rules| match rules.check(placement.n_pods) {
+            Ok(()) => differs().map_or(Ok(rules), Err),
+            Err(why) => Err(why),
+        });
         let outcome = match checked {
             None if members.is_empty() => Ok((None, Vec::new())),
             None => Err("its PodGroup is not in the input: add it".to_owned()),

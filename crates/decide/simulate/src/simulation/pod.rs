@@ -4,7 +4,7 @@ use berth_api::object::{GroupKey, NamespacedName, Pod, Shared};
 use berth_engine::{Outcome, PreparedPod};
 use serde_json::{Value, json};
 
-use super::unadmitted::Unadmitted;
+use super::unadmitted::{Unadmitted, UnadmittedState};
 
 /// A pod of the simulation.
 #[derive(Clone, Debug)]
@@ -62,6 +62,11 @@ impl SimulatedPod {
         self.was_running = false;
         self.outcome = Outcome::Failed { error: why.to_string() };
         self.unadmitted = Some(Box::new(why));
+    }
+
+    /// Whether it does not run, and is counted under this state.
+    pub fn is_unadmitted(&self, state: UnadmittedState) -> bool {
+        self.unadmitted.as_ref().is_some_and(|why| why.counted_as() == state)
     }
 
     /// Whether a scheduler found no node for it.

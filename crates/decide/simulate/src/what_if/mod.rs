@@ -512,12 +512,11 @@ fn write_back(
     let is_lost = |pod: &SimulatedPod| {
         pod.preempted_by.is_some() && pod.is_unplaced() && pod.pod.metadata.controller().is_none()
     };
-    // Their controllers create them when the cluster is built again.
-    let is_not_created = |pod: &SimulatedPod| pod.is_unadmitted(UnadmittedState::NotCreated);
-    let is_there = |pod: &SimulatedPod| !is_lost(pod) && !is_not_created(pod);
     for pod in simulation.pods().iter().filter(|pod| is_lost(pod)) {
         lost.push((pod.pod.metadata.namespaced_name(), pod.outcome.message().into_owned()));
     }
+    // A controller creates later what it could not create so far.
+    let is_there = |pod: &SimulatedPod| !is_lost(pod) && !pod.is_unadmitted(UnadmittedState::NotCreated);
     add_created(inventory, simulation, is_there, now)?;
     inventory.pods.retain_mut(|entry| {
         let metadata = &entry.object.metadata;

@@ -10,6 +10,7 @@ mod drains;
 mod group_claims;
 mod groups;
 mod hints;
+mod kubernetes_versions;
 mod node_name;
 mod node_sets;
 mod repairs;

@@ -37,7 +37,7 @@ impl PendingPods {
         let excess = state.limits.excess(&pod);
         let prepared = state.prepare(&pod, excess.is_some());
         let nominated = &pod.status.nominated_node_name;
-        if !nominated.is_empty() {
+        if !nominated.is_empty() && state.holds_room(&pod) {
             state.cluster.nominate(&prepared, nominated);
         }
         let id = self.pods.add(QueuedPod::new(pod, prepared, excess, Instant::now()));

@@ -29,6 +29,8 @@ pub(crate) struct GroupAttempt {
     pub(crate) composite: Option<GroupPart>,
     /// Why no pod is preempted for it.
     pub(crate) without_preemption: Option<&'static str>,
+    /// In which way members differ that have to agree.
+    pub(crate) disagreement: Option<String>,
     /// When the bindings of the attempt are taken back, if not all could be sent.
     pub(crate) deadline: Option<Instant>,
 }
@@ -56,12 +58,15 @@ impl PodGroups {
         let mut ids: Vec<_> = group.pending.iter().copied().collect();
         ids.sort_by_key(rank);
         let composite = rules.composite.as_ref().map(|root| part(context, group, root, &ids));
+        let members = ids.iter().filter_map(|id| Some(&*context.pending.pods.get(*id)?.pod));
+        let disagreement = rules.agreement.as_ref().and_then(|agreement| agreement.problem(members));
         Some(GroupAttempt {
             ids,
             composite,
             name: group.key.to_string(),
             n_missing: rules.min.saturating_sub(group.n_placed()),
             without_preemption: rules.without_preemption,
+            disagreement,
             levels: rules.levels.into_iter().map(value).collect(),
             deadline: rules.timeout_seconds.map(|seconds| now + Duration::from_secs(seconds.into())),
         })

@@ -45,6 +45,9 @@ impl Scheduler {
             nominated.extend(node.map(|node| (pods.len(), node.to_owned())));
             pods.push(queued.prepared.clone());
         }
+        if let Some(why) = &attempt.disagreement {
+            return self.fail_group(entry, ids, FailureReason::SchedulerError, why, Vec::new());
+        }
         let levels: Vec<_> = attempt.levels.iter().map(GroupLevel::from).collect();
         // Beyond the required members, one is worth an attempt, and a preemption.
         let group = Group {
@@ -101,7 +104,7 @@ impl Scheduler {
         if context.state.cluster.device_work().is_cut() {
             return self.group_waits_for_turn(entry, ids, now, &message);
         }
-        self.fail_group(entry, ids, &message, plugins);
+        self.fail_group(entry, ids, FailureReason::Unschedulable, &message, plugins);
     }
 
     /// As [`Scheduler::wait_for_turn`], for a group.
@@ -109,7 +112,7 @@ impl Scheduler {
         let now = Instant::now();
         let queue = &mut self.context.pending.queue;
         self.device_turns.cut(queue.waits_for_turn(entry), began, now);
-        self.fail_group(entry, ids, message, vec![Plugin::DynamicResources]);
+        self.fail_group(entry, ids, FailureReason::Unschedulable, message, vec![Plugin::DynamicResources]);
         self.context.pending.queue.wait_for_turn(entry, now);
     }
 
@@ -127,7 +130,14 @@ impl Scheduler {
     }
 
     /// Moves a group that is not placed to the unschedulable ones.
-    fn fail_group(&mut self, entry: PodId, ids: &[PodId], message: &str, plugins: Vec<Plugin>) {
+    fn fail_group(
+        &mut self,
+        entry: PodId,
+        ids: &[PodId],
+        reason: FailureReason,
+        message: &str,
+        plugins: Vec<Plugin>,
+    ) {
         let now = Instant::now();
         // Changes made by earlier decisions affect the pods that are unschedulable already, not these.
         self.wake_unschedulable(now);
@@ -137,7 +147,6 @@ impl Scheduler {
         let members: Vec<_> = ids.iter().filter_map(|id| context.pending.pods.get(*id)).collect();
         let profile = members.first().map_or("", |queued| queued.pod.spec.scheduler_name.as_str());
         let prepared: Vec<_> = members.iter().map(|queued| queued.decided().clone()).collect();
-        let reason = FailureReason::Unschedulable;
         let text = format!("{name}: {message}");
         let wake = context.state.cluster.wake_conditions_of_group(&prepared);
         let epoch = context.state.cluster.signature_epoch();

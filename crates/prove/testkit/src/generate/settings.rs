@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_api::feature_gates::FeatureGates;
+use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_api::object::{
     NodeAffinity, NodeSelector, NodeSelectorTerm, PreferredSchedulingTerm, SelectorRequirement,
     TopologySpreadConstraint,
@@ -127,12 +127,13 @@ fn draw_resources(random: &mut Random, profile: &mut Profile) {
 /// Options for histories of this flavor.
 pub fn options(seed: u64, flavour: Flavour) -> Options {
     let mut random = Random::new(seed);
+    let version = KubernetesVersion::ALL[random.below(3)];
     let feature_gates = FeatureGates {
         taint_toleration_comparison_operators: random.chance(40),
         storage_capacity_scoring: random.chance(40),
         volume_limit_scaling: random.chance(40),
         dra_node_allocatable_resources: flavour == Flavour::Devices && random.chance(50),
-        ..FeatureGates::default()
+        ..FeatureGates::from(version)
     };
     if flavour == Flavour::Devices && !seed.is_multiple_of(3) {
         return Options { exempt_namespaces: Vec::new(), feature_gates, ..Options::default() };

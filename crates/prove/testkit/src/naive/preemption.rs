@@ -5,6 +5,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use berth_api::feature_gates::FeatureGates;
+use berth_api::feature_gates::KubernetesVersion::{V1_37, V1_38};
 use berth_api::object::{NamespacedName, Node, Pod};
 use berth_input::config::{Plugin, Profile};
 
@@ -107,7 +109,7 @@ fn victims_on(
         return Err(rejection.reasons);
     }
     let (protected, others): (Vec<Pod>, Vec<Pod>) = {
-        let violating = violating(world, &lower);
+        let violating = violating(world, &lower, options.feature_gates);
         lower.into_iter().partition(|p| violating.contains(p))
     };
     let (mut victims, mut n_pdb_violations) = (Vec::new(), 0);
@@ -131,21 +133,23 @@ fn victims_on(
 }
 
 /// Those of these pods, in this order, whose eviction violates a budget.
-fn violating(world: &World, pods: &[Pod]) -> Vec<Pod> {
+fn violating(world: &World, pods: &[Pod], gates: FeatureGates) -> Vec<Pod> {
     let mut allowed: Vec<i32> =
         world.budgets.iter().map(|b| b.status.disruptions_allowed.unwrap_or(0)).collect();
     let mut violating = Vec::new();
     for pod in pods {
         let mut violated = false;
         for (budget, allowed) in world.budgets.iter().zip(&mut allowed) {
-            let of_any = budget.spec.selector.as_ref().is_some_and(|s| !selector::is_empty(s));
+            let has_requirements = budget.spec.selector.as_ref().is_some_and(|s| !selector::is_empty(s));
             let protects = budget.metadata.namespace == pod.metadata.namespace
-                && !pod.metadata.labels.is_empty()
-                && of_any
+                && (gates.version >= V1_38 || has_requirements && !pod.metadata.labels.is_empty())
                 && selector::selects(budget.spec.selector.as_ref(), &pod.metadata.labels);
             if protects && !budget.status.disrupted_pods.contains_key(&pod.metadata.name) {
                 *allowed -= 1;
                 violated |= *allowed < 0;
+                if violated && gates.version >= V1_37 {
+                    break;
+                }
             }
         }
         if violated {

@@ -1,5 +1,6 @@
 //! `NodeResourcesFit`: requests against the free resources of a node.
 
+use berth_api::feature_gates::KubernetesVersion::V1_38;
 use berth_api::object::{Node, Pod, ResourceList};
 use berth_input::config::{ScoringStrategyKind, UtilizationShapePoint};
 
@@ -79,7 +80,15 @@ pub fn counts(node: &Node, resource: &str, wanted: i64) -> bool {
 
 pub fn score(q: Question, feasible: &[&Node]) -> Vec<i64> {
     let strategy = &q.profile.node_resources_fit.scoring_strategy;
-    let wanted = pod_requests(q.pod, &scoring_defaults());
+    let version = q.options.feature_gates.version;
+    let wanted = match version >= V1_38 {
+        true => pod_requests(q.pod, &scoring_defaults()),
+        false => pod_requests(&without_pod_level(q.pod), &scoring_defaults()),
+    };
+    let percent = |part: i64, whole: i64| match version >= V1_38 {
+        true => percent(part, whole),
+        false => part.wrapping_mul(100) / whole,
+    };
     feasible
         .iter()
         .map(|node| {
@@ -115,6 +124,12 @@ pub fn score(q: Question, feasible: &[&Node]) -> Vec<i64> {
             }
         })
         .collect()
+}
+
+fn without_pod_level(pod: &Pod) -> Pod {
+    let mut pod = pod.clone();
+    pod.spec.resources = None;
+    pod
 }
 
 fn percent(part: i64, whole: i64) -> i64 {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::{LabelSelector, Node, Pod, SelectorRequirement, StringMap, TopologySpreadConstraint};
 use berth_api::syntax::labels::{HOSTNAME, ZONE};
 use berth_input::config::SpreadDefaulting;
@@ -87,9 +88,11 @@ fn default_selector(q: Question) -> LabelSelector {
 }
 
 /// The number of pods on a node that a constraint counts: those of the pod's namespace that it selects and that are
-/// not being deleted. A selector without requirements counts none.
+/// not being deleted. Before Kubernetes 1.38, a selector without requirements counts none.
 fn n_counted(q: Question, constraint: &TopologySpreadConstraint, node: &Node) -> i64 {
-    let Some(selector) = constraint.label_selector.as_ref().filter(|s| !selector::is_empty(s)) else {
+    let counts_all = q.options.feature_gates.version >= KubernetesVersion::V1_38;
+    let counts_any = |s: &&LabelSelector| counts_all || !selector::is_empty(s);
+    let Some(selector) = constraint.label_selector.as_ref().filter(counts_any) else {
         return 0;
     };
     let is_selected = |pod: &Pod| {

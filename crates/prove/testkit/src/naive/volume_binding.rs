@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::feature_gates::KubernetesVersion::V1_38;
 use berth_api::object::volume::{
     BIND_COMPLETED_ANNOTATION, ClaimReference, CsiStorageCapacity, NO_PROVISIONER, PersistentVolume,
     PersistentVolumeClaim, STORAGE, StorageClass,
 };
 use berth_api::object::{Node, VolumeDecision};
+use berth_api::syntax::quantity::Quantity;
 
 use super::csi_migration::on_node;
 use super::resources_fit::ratio_score;
@@ -228,7 +230,7 @@ fn can_be_provisioned(q: Question, node: &Node, claim: &PersistentVolumeClaim) -
     if driver.is_none_or(|d| d.spec.storage_capacity != Some(true)) {
         return Ok(());
     }
-    if capacity_for(q, node, claim, size.units()).is_some() { Ok(()) } else { Err(NotFound::Space) }
+    if capacity_for(q, node, claim, *size).is_some() { Ok(()) } else { Err(NotFound::Space) }
 }
 
 /// The first capacity by namespace and name that a volume of this size can be provisioned from.
@@ -236,12 +238,17 @@ fn capacity_for<'a>(
     q: Question<'a>,
     node: &Node,
     claim: &PersistentVolumeClaim,
-    size: i64,
+    size: Quantity,
 ) -> Option<&'a CsiStorageCapacity> {
+    // Before Kubernetes 1.38, whole bytes are compared.
+    let is_enough = |limit: Quantity| match q.options.feature_gates.version >= V1_38 {
+        true => limit >= size,
+        false => limit.units() >= size.units(),
+    };
     let suffices = |capacity: &&CsiStorageCapacity| {
         let limit = capacity.maximum_volume_size.or(capacity.capacity);
         capacity.storage_class_name == claim.storage_class()
-            && limit.is_some_and(|limit| limit.units() >= size)
+            && limit.is_some_and(is_enough)
             && selector::selects(capacity.node_topology.as_ref(), &node.metadata.labels)
     };
     let sufficient = q.world.storage.capacities.iter().filter(suffices);
@@ -276,17 +283,18 @@ fn storage_score(q: Question, node: &Node) -> i64 {
         let driver = storage.csi_drivers.iter().find(|d| Some(&d.metadata.name) == provisioner);
         let is_published = driver.is_some_and(|d| d.spec.storage_capacity == Some(true));
         let size = claim.spec.resources.requests.get(STORAGE).filter(|_| is_published);
-        let Some(size) = size.map(|size| size.units()) else { continue };
-        let Some(found) = capacity_for(q, node, claim, size) else { continue };
+        let Some(size) = size else { continue };
+        let Some(found) = capacity_for(q, node, claim, *size) else { continue };
         let (requested, capacity) = by_class.entry(claim.storage_class()).or_default();
-        *requested += size;
+        *requested += size.units();
         *capacity = found.capacity.map_or(0, |capacity| capacity.units());
     }
     if by_class.is_empty() {
         return 0;
     }
     let scores = by_class.values().map(|(requested, capacity)| {
-        let percent = if *capacity == 0 || requested > capacity { 100 } else { requested * 100 / capacity };
+        let percent =
+            if *capacity == 0 || requested > capacity { 100 } else { requested.wrapping_mul(100) / capacity };
         ratio_score(&q.profile.volume_binding.shape, percent)
     });
     (scores.sum::<i64>() as f64 / by_class.len() as f64).round() as i64

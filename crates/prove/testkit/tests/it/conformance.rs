@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_api::object::{DeviceObject, Pod, VolumeKind, VolumeObject};
 use berth_api::read::Kind;
 use berth_input::config::SchedulerConfig;
@@ -98,7 +99,8 @@ fn step(decision: &Decision) -> BTreeMap<&'static str, Value> {
     step
 }
 
-fn differences(recording: &Value) -> (usize, Vec<String>) {
+fn differences(recording: &Value, feature_gates: FeatureGates) -> (usize, Vec<String>) {
+    let options = Options { feature_gates, ..Options::strict_v1() };
     let scenario = &recording["scenario"];
     let list = |field: &str| scenario[field].as_array().cloned().unwrap_or_default();
     let raw = scenario["raw"].as_bool().unwrap_or_default();
@@ -114,7 +116,9 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
     };
     let config = match &scenario["config"] {
         Value::Null => SchedulerConfig::default(),
-        config => SchedulerConfig::from_value(config).expect("a readable configuration"),
+        config => {
+            SchedulerConfig::read_with(config, true, feature_gates).expect("a readable configuration").0
+        }
     };
     world.devices.now = RECORDED_AT;
     for object in list("objects") {
@@ -142,12 +146,13 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
         n_steps += 1;
         let mut pod: Pod = read(pending);
         if !raw {
-            let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
+            let options =
+                AdmissionOptions { extensions: false, feature_gates, ..AdmissionOptions::default() };
             let admission = admit(&mut pod, &options);
             assert!(admission.is_accepted(), "{}: {admission:?}", pod.key());
         }
         let profile = config.profile(&pod.spec.scheduler_name).expect("a profile for the pod");
-        let decision = evaluate(&world, &pod, profile, &Options::strict_v1());
+        let decision = evaluate(&world, &pod, profile, &options);
         let got = step(&decision);
         if decision.error.is_none() {
             let claims: Vec<RecordedClaim> = expected.get("claims").map(read).unwrap_or_default();
@@ -176,7 +181,7 @@ fn differences(recording: &Value) -> (usize, Vec<String>) {
         let preemption = &expected["preemption"];
         if !preemption.is_null() {
             let profile = config.profile(&pod.spec.scheduler_name).expect("a profile for the pod");
-            let got = match preempt(&world, &pod, profile, &Options::strict_v1()) {
+            let got = match preempt(&world, &pod, profile, &options) {
                 Ok(Victims { node, victims, .. }) => {
                     let victims: Vec<_> = victims.iter().map(ToString::to_string).collect();
                     json!({"node": node, "victims": victims})
@@ -215,27 +220,27 @@ fn agrees_with_every_recording() {
         println!("conformance recordings not found at {}: nothing was compared", recordings().display());
         return;
     };
-    let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
-    paths.retain(|path| path.extension().is_some_and(|e| e == "gz"));
-    for suite in ["more/preemption.jsonl.gz", "more/volumes.jsonl.gz", "more/dra.jsonl.gz"]
-        .map(|suite| recordings().join(suite))
-    {
-        if suite.exists() {
-            paths.push(suite);
-        } else {
-            println!("{} not found: it was not compared", suite.display());
-        }
-    }
-    paths.sort();
+    let mut suites: Vec<String> =
+        entries.filter_map(|e| Some(e.ok()?.file_name().to_string_lossy().into_owned())).collect();
+    suites.retain(|suite| suite.ends_with(".gz"));
+    suites.extend(["preemption", "volumes", "dra"].map(|suite| format!("more/{suite}.jsonl.gz")));
+    suites.sort();
     let mut all = Vec::new();
-    for path in paths {
+    let folders = ["", "v1.37", "v1.38"].into_iter().zip(KubernetesVersion::ALL);
+    for (path, version) in folders.flat_map(|(folder, version)| {
+        suites.iter().map(move |suite| (recordings().join(folder).join(suite), version))
+    }) {
+        if !path.exists() {
+            println!("{} not found: it was not compared", path.display());
+            continue;
+        }
         let file = std::fs::File::open(&path).expect("a readable file");
         let lines = BufReader::new(flate2::read::GzDecoder::new(file)).lines();
         let mut n_steps = 0;
         let mut n_differences = 0;
         for line in lines {
             let recording = serde_json::from_str(&line.expect("text")).expect("JSON");
-            let (steps, found) = differences(&recording);
+            let (steps, found) = differences(&recording, FeatureGates::from(version));
             n_steps += steps;
             n_differences += found.len();
             all.extend(found);

@@ -46,10 +46,11 @@ pub fn without_zero_scores(expected: &Value, got: &mut Value) {
     let Some(nodes) = got.as_object_mut() else { return };
     for (name, node) in nodes {
         let scores = node.get_mut("scores").and_then(Value::as_object_mut);
-        if let (Some(score), Some(scores)) = (expected[name]["scores"].get("DynamicResources"), scores)
-            && *score == 0
-        {
-            scores.entry("DynamicResources").or_insert(0.into());
+        let Some(scores) = scores else { continue };
+        for plugin in ["DynamicResources", "VolumeBinding"] {
+            if expected[name]["scores"].get(plugin).is_some_and(|score| *score == 0) {
+                scores.entry(plugin).or_insert(0.into());
+            }
         }
     }
 }

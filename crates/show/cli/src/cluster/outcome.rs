@@ -89,7 +89,9 @@ impl Outcome {
                 let totals = &mut outcome.summary;
                 let (of_all, of_workload) = match why.counted_as() {
                     UnadmittedState::Rejected => (&mut totals.n_rejected, &mut summary.n_rejected),
-                    UnadmittedState::Waiting | UnadmittedState::Unbound => (&mut totals.n_waiting, &mut summary.n_waiting),
+                    UnadmittedState::Waiting | UnadmittedState::Unbound => {
+                        (&mut totals.n_waiting, &mut summary.n_waiting)
+                    }
                     UnadmittedState::NotCreated => (&mut totals.n_not_created, &mut summary.n_not_created),
                 };
                 *of_all += 1;

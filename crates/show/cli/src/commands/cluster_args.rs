@@ -229,14 +229,14 @@ impl ClusterArgs {
 
     /// The scheduling rules, from the arguments and the input.
     pub fn settings(&self, inventory: &Inventory) -> Result<Settings, CliError> {
-        self.with_names(self.rules.settings(&inventory.scheduler_configurations)?)
+        self.with_names(self.rules.settings(&inventory.scheduler_configurations, inventory.server_version)?)
     }
 
     /// Those without --config.
     pub fn settings_before(&self, inventory: &Inventory) -> Result<Settings, CliError> {
         let mut rules = self.rules.clone();
         rules.config = None;
-        self.with_names(rules.settings(&inventory.scheduler_configurations)?)
+        self.with_names(rules.settings(&inventory.scheduler_configurations, inventory.server_version)?)
     }
 
     fn with_names(&self, mut settings: Settings) -> Result<Settings, CliError> {

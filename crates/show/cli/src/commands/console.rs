@@ -151,7 +151,10 @@ impl Args {
 
     fn live_state(&self) -> Result<State, CliError> {
         let cluster = &self.cluster;
-        let options = cluster.options(cluster.settings(&Inventory::default())?);
+        let server_version = cluster.live_cluster().and_then(|live| live.server_version());
+        let mut version_alone = Inventory::default();
+        version_alone.server_version = server_version;
+        let options = cluster.options(cluster.settings(&version_alone)?);
         live_state(cluster.name(), options)
     }
 

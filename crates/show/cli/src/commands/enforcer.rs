@@ -111,7 +111,7 @@ pub struct Args {
 /// Enforces until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     if args.dry_run { args.log.at_least_info() } else { args.log }.start();
-    let mut options = options(args.rules.settings(&[])?);
+    let mut options = options(args.rules.settings(&[], None)?);
     options.leader_election = args.lease.options(LEASE, &options.identity)?;
     options.cache_limit = args.cache.limit();
     args.set(&mut options)?;
@@ -185,7 +185,7 @@ mod tests {
         let command = Args::augment_args(Command::new("enforcer"));
         let matches = command.try_get_matches_from([&["enforcer"], arguments].concat()).unwrap();
         let args = Args::from_arg_matches(&matches).unwrap();
-        let mut options = options(args.rules.settings(&[]).unwrap());
+        let mut options = options(args.rules.settings(&[], None).unwrap());
         options.leader_election = args.lease.options(LEASE, "me").unwrap();
         args.set(&mut options).unwrap();
         options

@@ -1,24 +1,57 @@
 //! The argument for feature gates.
 
-use berth_api::feature_gates::{FeatureGates, GateSetting};
+use berth_api::feature_gates::{FeatureGates, GateSetting, KubernetesVersion};
 use berth_terminal::output;
 
-/// The feature gates.
+use crate::error::CliError;
+
+/// The version of Kubernetes.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct KubernetesArgs {
+    /// Version of Kubernetes to decide as: 1.36, 1.37 or 1.38 [default: the server's with --live, else 1.36]
+    #[arg(long, global = true, value_name = "VERSION")]
+    kubernetes: Option<KubernetesVersion>,
+}
+
+impl KubernetesArgs {
+    /// The version as set, else that of a server, else the default.
+    pub fn version(self, of_server: Option<KubernetesVersion>) -> KubernetesVersion {
+        self.kubernetes.or(of_server).unwrap_or_default()
+    }
+}
+
+/// The version of Kubernetes and its feature gates.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FeatureGateArgs {
-    /// Feature gates of Kubernetes, separated by commas: NAME=true or NAME=false [default: those of Kubernetes 1.36]
+    /// Feature gates of Kubernetes, separated by commas: NAME=true or NAME=false [default: those of --kubernetes]
     ///
-    /// All gates of kube-scheduler 1.36 are accepted, and AllAlpha and AllBeta. docs/feature-gates.md lists the gates with what
+    /// All gates of kube-scheduler are accepted, and AllAlpha and AllBeta. docs/feature-gates.md lists the gates with what
     /// Berth does; a warning names gates that have no effect.
     #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = GateSetting::parse)]
     feature_gates: Vec<GateSetting>,
+    #[command(flatten)]
+    kubernetes: KubernetesArgs,
 }
 
 impl FeatureGateArgs {
-    /// The gates as set. Warns of settings without effect.
-    pub fn gates(&self) -> FeatureGates {
-        let without_effect = self.feature_gates.iter().filter_map(GateSetting::without_effect);
-        without_effect.for_each(|text| output::warning(&format!("--feature-gates: {text}")));
-        FeatureGates::new(&self.feature_gates)
+    /// Whether a version or a gate is set.
+    pub fn is_given(&self) -> bool {
+        self.kubernetes.kubernetes.is_some() || !self.feature_gates.is_empty()
+    }
+
+    /// The gates as set, of the version as set, else that of a server. Warns of settings without effect.
+    ///
+    /// # Errors
+    /// A gate is locked to the other value.
+    pub fn gates(&self, of_server: Option<KubernetesVersion>) -> Result<FeatureGates, CliError> {
+        let version = self.kubernetes.version(of_server);
+        for setting in &self.feature_gates {
+            match setting.without_effect(version) {
+                Ok(None) => {}
+                Ok(Some(text)) => output::warning(&format!("--feature-gates: {text}")),
+                Err(text) => return Err(CliError::Usage(format!("--feature-gates: {text}"))),
+            }
+        }
+        Ok(FeatureGates::new(version, &self.feature_gates))
     }
 }

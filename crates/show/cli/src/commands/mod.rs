@@ -14,7 +14,7 @@ pub mod console;
 pub mod dump;
 pub mod enforcer;
 pub mod explain;
-mod feature_gate_args;
+pub mod feature_gate_args;
 mod hold_args;
 pub mod install;
 pub mod kubelet;

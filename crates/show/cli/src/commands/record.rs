@@ -2,11 +2,13 @@
 
 use berth_api::feature_gates::FeatureGates;
 use berth_engine::Settings;
+use berth_input::config::SchedulerConfig;
 use berth_scheduler::RecordOptions;
 use berth_terminal::process::ExitStatus;
 use berth_terminal::runtime;
 
 use super::connection_args::ConnectionArgs;
+use super::feature_gate_args::KubernetesArgs;
 use super::record_args::bytes;
 use super::rules_args::config_in_file;
 use crate::cluster::log::LogArgs;
@@ -47,11 +49,12 @@ pub struct Args {
 }
 
 /// Records until SIGINT or SIGTERM.
-pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
+pub fn run(args: &Args, kubernetes: KubernetesArgs) -> Result<ExitStatus, CliError> {
     args.log.start();
-    let config =
-        args.config.as_ref().map(|path| config_in_file(path, false, FeatureGates::default())).transpose()?;
-    let settings = Settings::strict_v1(config.unwrap_or_default());
+    let feature_gates = FeatureGates::from(kubernetes.version(None));
+    let config = args.config.as_ref().map(|path| config_in_file(path, false, feature_gates)).transpose()?;
+    let config = config.unwrap_or_else(|| SchedulerConfig { feature_gates, ..SchedulerConfig::default() });
+    let settings = Settings::strict_v1(config);
     let record = RecordOptions { directory: args.directory.clone(), max_bytes: args.record_limit };
     runtime::run(async move |stop| {
         let config = args.connection.options().config().await?;

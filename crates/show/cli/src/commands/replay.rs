@@ -14,6 +14,7 @@ use berth_terminal::progress;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+use super::feature_gate_args::FeatureGateArgs;
 use super::rules_args::config_in_file;
 use crate::error::CliError;
 use crate::pictures::{PictureFormat, PictureOutputArgs};
@@ -51,6 +52,8 @@ pub struct Args {
     #[arg(long)]
     timeline: bool,
     #[command(flatten)]
+    gates: FeatureGateArgs,
+    #[command(flatten)]
     output: PictureOutputArgs,
 }
 
@@ -76,6 +79,8 @@ struct ReplayReport<'a, W: Write> {
     progress: &'a ProgressBar,
     findings: Findings,
     timeline: Option<TimelineRecorder>,
+    /// Those that decide instead of the recorded ones.
+    gates: Option<FeatureGates>,
 }
 
 impl<W: Write> ReplayReport<'_, W> {
@@ -106,6 +111,9 @@ impl<W: Write> ReplayReport<'_, W> {
             Settings::try_from(&journal.header.settings).map_err(|e| journal.error(e.into()))?;
         if let Some(config) = config {
             settings.config = with_names(config, &settings.config);
+        }
+        if let Some(gates) = self.gates {
+            settings.config.feature_gates = gates;
         }
         let mut replay = JournalReplay::new(&journal.header, settings).map_err(|e| journal.error(e))?;
         self.findings.n_scenarios += 1;
@@ -147,13 +155,20 @@ fn with_names(config: &SchedulerConfig, recorded: &SchedulerConfig) -> Scheduler
 
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let inputs = find_recordings(&args.files)?;
-    let config =
-        args.config.as_ref().map(|path| config_in_file(path, true, FeatureGates::default())).transpose()?;
+    let gates = args.gates.gates(None)?;
+    let config = args.config.as_ref().map(|path| config_in_file(path, true, gates)).transpose()?;
     let progress = progress::of_bytes(&inputs);
     let is_drawn = matches!(args.output.format, PictureFormat::Svg | PictureFormat::Html);
     let timeline = (args.timeline || is_drawn).then(TimelineRecorder::default);
     let (out, findings) = (output::stdout(), Findings::default());
-    let mut report = ReplayReport { args, out, progress: &progress, findings, timeline };
+    let mut report = ReplayReport {
+        args,
+        out,
+        progress: &progress,
+        findings,
+        timeline,
+        gates: args.gates.is_given().then_some(gates),
+    };
     for input in &inputs {
         let n_before = report.findings.n_scenarios;
         match Contents::open(input, |n_bytes| progress.inc(n_bytes))? {
@@ -164,7 +179,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                     if let Some(config) = &config {
                         recording.scenario.config = Some(config.to_value());
                     }
-                    let replayed = replay(&recording);
+                    let replayed = replay(&recording, gates);
                     report.findings.n_scenarios += 1;
                     report.findings.n_corrected += usize::from(replayed.is_corrected);
                     report.add(replayed.n_steps, replayed.differences)?;

@@ -1,6 +1,6 @@
 //! Arguments for the scheduling rules.
 
-use berth_api::feature_gates::FeatureGates;
+use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_api::read::{Manifest, SourceLocation};
 use berth_engine::{MAX_ALL_TOPOLOGIES, Settings};
 use berth_input::config::SchedulerConfig;
@@ -48,12 +48,17 @@ fn all_topologies(text: &str) -> Result<AllTopologies, String> {
 }
 
 impl RulesArgs {
-    /// The settings; `in_input` are the scheduler configurations among the input objects.
+    /// The settings; `in_input` are the scheduler configurations among the input objects, `of_server` the version of the server
+    /// that is read.
     ///
     /// # Errors
     /// The configuration cannot be read or is invalid, or there are several.
-    pub fn settings(&self, in_input: &[Manifest]) -> Result<Settings, CliError> {
-        let config = self.scheduler_config(in_input)?;
+    pub fn settings(
+        &self,
+        in_input: &[Manifest],
+        of_server: Option<KubernetesVersion>,
+    ) -> Result<Settings, CliError> {
+        let config = self.scheduler_config(in_input, self.feature_gates.gates(of_server)?)?;
         if self.strict_v1 {
             return Ok(Settings::strict_v1(config));
         }
@@ -73,8 +78,11 @@ impl RulesArgs {
     }
 
     /// From `--config`, or else from the input.
-    fn scheduler_config(&self, in_input: &[Manifest]) -> Result<SchedulerConfig, CliError> {
-        let feature_gates = self.feature_gates.gates();
+    fn scheduler_config(
+        &self,
+        in_input: &[Manifest],
+        feature_gates: FeatureGates,
+    ) -> Result<SchedulerConfig, CliError> {
         let Some(path) = &self.config else {
             return match in_input {
                 [] => Ok(SchedulerConfig { feature_gates, ..SchedulerConfig::default() }),

@@ -80,7 +80,7 @@ impl LimitArgs {
 /// Schedules until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
-    let settings = args.rules.settings(&[])?;
+    let settings = args.rules.settings(&[], None)?;
     let is_configured = args.rules.is_configured();
     let mut options = options(settings, &args.scheduler_name, is_configured, &[SCHEDULER_NAME])?;
     options.pod_limits = args.limits.limits();

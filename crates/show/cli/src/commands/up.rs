@@ -174,7 +174,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     if !unknown.is_empty() {
         return Err(CliError::UnknownFields(unknown));
     }
-    let settings = args.rules.settings(&configurations)?;
+    let settings = args.rules.settings(&configurations, None)?;
     let is_configured = args.rules.is_configured() || !configurations.is_empty();
     let input = Input { settings, is_configured, dump, manifests, devices };
     let begin = Instant::now();

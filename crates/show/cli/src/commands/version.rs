@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use berth_api::KUBERNETES_VERSION;
 use berth_terminal::output::{self, OutputArgs};
 use berth_terminal::process::ExitStatus;
 use serde::Serialize;
 
+use super::feature_gate_args::KubernetesArgs;
 use crate::error::CliError;
 
-/// Print the version of Berth and the Kubernetes version that it follows
+/// Print the version of Berth and the version of Kubernetes that it decides as
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,15 +28,15 @@ struct Version {
     version: &'static str,
     /// The commit that was built; none if the sources were not in a Git repository.
     git_commit: Option<&'static str>,
-    /// The Kubernetes version whose API and decisions the engine follows.
+    /// The Kubernetes version that Berth decides as: of --kubernetes, or the default.
     kubernetes_version: &'static str,
 }
 
-pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
+pub fn run(args: &Args, kubernetes: KubernetesArgs) -> Result<ExitStatus, CliError> {
     let version = Version {
         version: env!("CARGO_PKG_VERSION"),
         git_commit: option_env!("BERTH_GIT_COMMIT"),
-        kubernetes_version: KUBERNETES_VERSION,
+        kubernetes_version: kubernetes.version(None).name(),
     };
     let mut out = output::stdout();
     args.output.write(&mut out, &version, |out| {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
-use berth_simulate::{NotRunning, UnadmittedState};
 use berth_simulate::what_if::{
     BlockedEviction, BrokenRule, Counts, DomainLoss, EvictedPod, LossesAfterChanges, MovedPod, StepOutcome,
     StuckRollout, Summary, UnplacedPod, WhatIfOutcome,
 };
+use berth_simulate::{NotRunning, UnadmittedState};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, GOOD, NL};
 use berth_terminal::table::{Cell, Table};
 

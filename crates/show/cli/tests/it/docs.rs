@@ -267,7 +267,8 @@ fn complaint(directory: &TempDir, object: &Value) -> Option<String> {
         "DeschedulerPolicy" => &["rebalance", "--dump", &a_cluster, "--descheduler-policy", file],
         "PodGroup" | "CompositePodGroup" | "Workload" => {
             let gates = "CompositePodGroup=true,PodGroupPreemptionPolicy=true";
-            &["simulate", "--strict", "--nodes", "1", "--feature-gates", gates, "-f", file, &some_pods]
+            let gates = ["--kubernetes", "1.37", "--feature-gates", gates];
+            &[&["simulate", "--strict", "--nodes", "1"][..], &gates, &["-f", file, &some_pods]].concat()
         }
         "Kustomization" => return not_built(directory, object),
         "Pod" | "Deployment" | "StatefulSet" | "DaemonSet" | "Job" | "CronJob" | "ReplicaSet" => {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::composite::*;
 pub use self::object::*;
-pub use self::rules::{GroupPart, GroupRules, PartRules, TopologyLevel};
+pub use self::rules::{Agreement, GroupPart, GroupRules, PartRules, TopologyLevel};
 use super::{Job, NamespacedName, ObjectMeta, Pod, Workload};
 use crate::resource::{COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
 

@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{COSCHEDULING_GROUP, GROUPED_BY_WORKLOAD, GroupKey, GroupKind, GroupRules, TopologyLevel};
-use crate::feature_gates::FeatureGates;
+use super::rules::PREEMPT_LOWER_PRIORITY;
+use super::{
+    Agreement, COSCHEDULING_GROUP, GROUPED_BY_WORKLOAD, GroupKey, GroupKind, GroupRules, TopologyLevel,
+};
+use crate::feature_gates::{FeatureGates, VersionChange};
 use crate::object::{Condition, ObjectMeta, PodResourceClaim, PodResourceClaimStatus, nullable};
 use crate::resource::group_of;
 
@@ -209,6 +212,18 @@ impl PodGroup {
             without_preemption: self.without_preemption(gates),
             undecided: undecided.map(str::to_owned),
             composite: None,
+            agreement: self.agreement(gates),
+        })
+    }
+
+    fn agreement(&self, gates: FeatureGates) -> Option<Agreement> {
+        let is_checked = gates.has(VersionChange::GroupAgreement) && self.key().kind == GroupKind::Scheduling;
+        let policy = self.spec.preemption_policy.as_deref().unwrap_or(PREEMPT_LOWER_PRIORITY);
+        let names_pods = gates.has(VersionChange::GroupAgreementNamesPods);
+        is_checked.then(|| Agreement {
+            priority: self.spec.priority.unwrap_or(0),
+            preemption_policy: gates.pod_group_preemption_policy.then(|| policy.to_owned()),
+            name: names_pods.then(|| format!("podgroup/{}", self.metadata.namespaced_name())),
         })
     }
 

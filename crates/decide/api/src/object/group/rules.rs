@@ -10,6 +10,9 @@ use super::{
 use crate::object::{ObjectMeta, Pod};
 use crate::syntax;
 
+/// The default of `spec.preemptionPolicy`.
+pub(super) const PREEMPT_LOWER_PRIORITY: &str = "PreemptLowerPriority";
+
 /// What has to hold for a group as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupRules {
@@ -25,6 +28,64 @@ pub struct GroupRules {
     pub undecided: Option<String>,
     /// The groups of a CompositePodGroup.
     pub composite: Option<Box<PartRules>>,
+    /// What its pods agree in; none before Kubernetes 1.37.
+    pub agreement: Option<Agreement>,
+}
+
+/// What all pods of a PodGroup have in common: otherwise none is placed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// The priority of the group.
+    pub priority: i32,
+    /// The preemption policy of the group, where it counts; that of its first pod otherwise.
+    pub preemption_policy: Option<String>,
+    /// The group as errors name it; none before Kubernetes 1.38.
+    pub name: Option<String>,
+}
+
+impl Agreement {
+    /// In which way a pod differs, in kube-scheduler's words.
+    pub fn problem<'a>(&self, pods: impl Iterator<Item = &'a Pod> + Clone) -> Option<String> {
+        let first = pods.clone().next()?;
+        let policy_of =
+            |pod: &'a Pod| pod.spec.preemption_policy.as_deref().unwrap_or(PREEMPT_LOWER_PRIORITY).to_owned();
+        let policy = self.preemption_policy.clone().unwrap_or_else(|| policy_of(first));
+        let (pod_group, priority) = match &self.name {
+            Some(_) => ("a pod group hierarchy", "the root pod group's priority"),
+            None => ("a single pod group", "the pod group's priority"),
+        };
+        let named = |text: String, name: &str| match &self.name {
+            Some(_) => format!("{text} ({name:?})"),
+            None => text,
+        };
+        let of_group = match (&self.preemption_policy, &self.name) {
+            (Some(_), None) => " as the pod group's preemption policy",
+            _ => "",
+        };
+        let problem = |pod: &'a Pod| {
+            let name = &*pod.metadata.name;
+            let (scheduler, expected) = (&pod.spec.scheduler_name, &first.spec.scheduler_name);
+            let own = pod.spec.priority.unwrap_or(0);
+            Some(match () {
+                () if scheduler != expected => format!(
+                    "all pods in {pod_group} should have the same .spec.schedulerName set, got: {} and {}",
+                    named(format!("{scheduler:?}"), name),
+                    named(format!("{expected:?}"), &first.metadata.name)
+                ),
+                () if own != self.priority => format!(
+                    "all pods in {pod_group} should have the same priority as {priority}, got {} and {}",
+                    named(own.to_string(), name),
+                    named(self.priority.to_string(), self.name.as_deref().unwrap_or_default())
+                ),
+                () if policy_of(pod) != policy => format!(
+                    "all pods in {pod_group} should have the same preemption policy{of_group}, got {} and {policy}",
+                    named(policy_of(pod), name)
+                ),
+                () => return None,
+            })
+        };
+        pods.into_iter().find_map(problem)
+    }
 }
 
 /// A topology whose domains the members of a group share.
@@ -138,6 +199,7 @@ impl GroupRules {
             without_preemption: self.without_preemption.or(other.without_preemption),
             undecided: self.undecided.or(other.undecided),
             composite: self.composite.or(other.composite),
+            agreement: self.agreement.or(other.agreement),
         }
     }
 }

@@ -11,10 +11,12 @@ mod pruning;
 mod taken;
 mod waste;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use berth_api::feature_gates::{FeatureGates, VersionChange};
 use berth_api::object::device::{DeviceAttribute, DeviceTaint};
 use berth_api::syntax::quantity::Quantity;
 use berth_input::config::LeastWaste;
@@ -41,7 +43,7 @@ pub(super) enum Found {
     /// With what they waste, if that was looked at.
     Devices(Vec<ChosenClaim>, Option<Waste>),
     /// In kube-scheduler's words.
-    Nothing(&'static str),
+    Nothing(Cow<'static, str>),
     Error(String),
 }
 
@@ -92,7 +94,7 @@ pub(super) fn search(
     meter: Meter<'_>,
 ) -> Found {
     if meter.is_spent() {
-        return Found::Nothing(WORK_SPENT);
+        return Found::Nothing(WORK_SPENT.into());
     }
     let mut search = Search::on(state, node, in_use, claims, meter);
     let has_invalid_pool = search.pools.iter().any(|pool| pool.condition == Condition::Invalid);
@@ -106,17 +108,18 @@ pub(super) fn search(
     }
     match outcome {
         Ok(true) => Found::Devices(search.chosen, None),
-        _ if search.meter.is_spent() => Found::Nothing(WORK_SPENT),
-        Ok(false) if has_invalid_pool => Found::Nothing(INVALID_POOLS),
-        Ok(false) => Found::Nothing(CANNOT_ALLOCATE),
+        _ if search.meter.is_spent() => Found::Nothing(WORK_SPENT.into()),
+        Ok(false) if has_invalid_pool => Found::Nothing(INVALID_POOLS.into()),
+        Ok(false) => Found::Nothing(CANNOT_ALLOCATE.into()),
         Err(Stop::TooMany) => {
             Found::Error(format!("more than {MAX_DEVICES} devices would be allocated to a claim"))
         }
         Err(Stop::TooMuchWork) => {
             state.devices.n_cut_searches.fetch_add(1, Ordering::Relaxed);
-            Found::Nothing(TOO_MUCH_WORK)
+            Found::Nothing(TOO_MUCH_WORK.into())
         }
-        Err(Stop::Spent) => Found::Nothing(WORK_SPENT),
+        Err(Stop::Spent) => Found::Nothing(WORK_SPENT.into()),
+        Err(Stop::Rejected(reason)) => Found::Nothing(reason.into()),
         Err(Stop::Error(error)) => Found::Error(error),
     }
 }
@@ -128,6 +131,8 @@ pub(super) enum Stop {
     TooMuchWork,
     /// The budget that all nodes share is spent.
     Spent,
+    /// The node is rejected for this reason.
+    Rejected(String),
     Error(String),
 }
 
@@ -233,10 +238,16 @@ impl<'a> Search<'a> {
                 continue;
             }
             let wanted = self.at(at);
-            if !self.selects(at.claim, wanted, &self.candidates[candidate])?
-                || !self.has_capacity(wanted.alternative, candidate)
-                || !self.take(at, candidate, false)?
-            {
+            let found = &self.candidates[candidate];
+            if !self.selects(at.claim, wanted, found)? {
+                continue;
+            }
+            if !wanted.alternative.capacity.is_empty() {
+                let PoolName { driver, pool } = self.pools[found.pool].name;
+                let shown = format_args!("{driver}/{pool}/{}", found.device.name);
+                self.check_capacity(at.claim, wanted.alternative, found, &shown)?;
+            }
+            if !self.has_capacity(wanted.alternative, candidate) || !self.take(at, candidate, false)? {
                 continue;
             }
             let fails = self.is_too_wasteful() || !self.can_be_completed(at, candidate);
@@ -275,6 +286,14 @@ impl<'a> Search<'a> {
         }
         self.chosen[at.claim].alternatives[at.request] = 0;
         if all_too_many { Err(Stop::TooMany) } else { Ok(false) }
+    }
+
+    pub(super) fn gates(&self) -> FeatureGates {
+        self.state.settings.config.feature_gates
+    }
+
+    pub(super) fn has(&self, change: VersionChange) -> bool {
+        self.gates().has(change)
     }
 
     /// The alternative at a position.

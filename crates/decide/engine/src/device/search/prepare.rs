@@ -1,14 +1,21 @@
 //! What is known before the search: the devices of the node, and which each request selects.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt::Display;
 use std::sync::Arc;
 
+use berth_api::feature_gates::VersionChange;
+
 use super::{Candidate, ChosenClaim, MAX_DEVICES, Search, Stop, Wanted};
+use crate::device::capacity::{has_whole_capacity, problem};
 use crate::device::pools::{Condition, NodePool, pools_of};
 use crate::device::{DevicesInUse, Requested};
 use crate::state::State;
-use crate::state::device::{CountMode, DeviceUse, Meter, NodeScope, Selector};
+use crate::state::device::{Alternative, CountMode, DeviceUse, Meter, NodeScope, PoolName, Selector};
 use crate::state::node::NodeRecord;
+
+/// What kube-scheduler adds to errors about missing keys.
+const MISSING_KEY: &str = ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields";
 
 /// The use of a device that is not to be chosen. It takes from no counters.
 static TAKEN: DeviceUse = DeviceUse { n_exclusive: 1, n_shares: 0, consumed: BTreeMap::new() };
@@ -90,7 +97,17 @@ impl<'a> Search<'a> {
                     }
                     of_request.push(wanted);
                 }
-                n_devices += of_request.iter().map(|wanted| wanted.n_devices).min().unwrap_or(0);
+                let least = of_request.iter().map(|wanted| wanted.n_devices).min().unwrap_or(0);
+                if self.has(VersionChange::TooManyDevicesNamesRequest)
+                    && least > MAX_DEVICES.saturating_sub(n_devices)
+                {
+                    return Err(Stop::Error(format!(
+                        "claim {}, request {}: adding {least} devices exceeds the claim limit of {MAX_DEVICES}, with {n_devices} \
+                         already accounted for",
+                        claim.claim, request.name
+                    )));
+                }
+                n_devices = n_devices.saturating_add(least);
                 of_claim.push(of_request);
             }
             if n_devices > MAX_DEVICES {
@@ -112,8 +129,13 @@ impl<'a> Search<'a> {
                 "claim {}, request {name}: asks for all devices, but resource pool {}/{} is currently {why}",
                 self.claims[claim].claim, pool.name.driver, pool.name.pool
             );
-            Err(Stop::Error(error))
+            Err(if self.has(VersionChange::AllWithUnusablePool) {
+                Stop::Rejected(error)
+            } else {
+                Stop::Error(error)
+            })
         };
+        let with_used = self.has(VersionChange::AllWithUsedCapacity);
         let mut all = Vec::new();
         for (i, pool) in self.pools.iter().enumerate() {
             match pool.condition {
@@ -124,8 +146,15 @@ impl<'a> Search<'a> {
             for (c, candidate) in
                 self.candidates.iter().enumerate().filter(|(_, candidate)| candidate.pool == i)
             {
-                if self.selects(claim, wanted, candidate)? && self.share_of(wanted.alternative, c).is_some() {
-                    all.push(c);
+                let fits = |alternative: &Alternative| match with_used {
+                    true => has_whole_capacity(&alternative.capacity, &candidate.device.shape, self.gates()),
+                    false => self.share_of(alternative, c).is_some(),
+                };
+                if self.selects(claim, wanted, candidate)? {
+                    self.check_capacity(claim, wanted.alternative, candidate, &candidate.device.name)?;
+                    if fits(wanted.alternative) {
+                        all.push(c);
+                    }
                 }
             }
         }
@@ -147,8 +176,28 @@ impl<'a> Search<'a> {
             requests.iter().flatten().any(|wanted| {
                 (wanted.alternative.count == CountMode::All && !constraints.is_empty())
                     || wanted.n_devices > MAX_DEVICES
-                    || self.candidates.iter().any(|candidate| self.selects(claim, wanted, candidate).is_err())
+                    || self.candidates.iter().any(|candidate| {
+                        self.selects(claim, wanted, candidate).is_err()
+                            || self.check_capacity(claim, wanted.alternative, candidate, &"").is_err()
+                    })
             })
+        })
+    }
+
+    /// Whether what a request takes of a device can be calculated; the device is shown as `shown`.
+    pub(super) fn check_capacity(
+        &self,
+        claim: usize,
+        alternative: &Alternative,
+        candidate: &Candidate<'_>,
+        shown: &dyn Display,
+    ) -> Result<(), Stop> {
+        let problem = problem(&alternative.capacity, &candidate.device.shape, self.gates());
+        problem.map_or(Ok(()), |problem| {
+            let (claim, request) = (&self.claims[claim].claim, alternative.name());
+            Err(Stop::Error(format!(
+                "claim {claim}, request {request}: checking capacity for device {shown}: {problem}"
+            )))
         })
     }
 
@@ -163,8 +212,19 @@ impl<'a> Search<'a> {
         let all = |selectors: &[Arc<Selector>], what: &dyn Fn() -> String| {
             for (i, selector) in selectors.iter().enumerate() {
                 let selected = shape.selected_by(selector, &self.meter).ok_or(Stop::Spent)?;
-                let error = |error| Stop::Error(format!("{}: selector #{i}: {error}", what()));
-                if !selected.map_err(error)? {
+                let error = |error: Arc<str>| match self.has(VersionChange::SelectorErrorNamesDevice) {
+                    true => {
+                        let PoolName { driver, pool } = self.pools[candidate.pool].name;
+                        let advice = if error.contains("no such key:") { MISSING_KEY } else { "" };
+                        let device = &candidate.device.name;
+                        format!(
+                            "{}: selector #{i} on device {driver}/{pool}/{device}: {error}{advice}",
+                            what()
+                        )
+                    }
+                    false => format!("{}: selector #{i}: {error}", what()),
+                };
+                if !selected.map_err(|text| Stop::Error(error(text)))? {
                     return Ok(false);
                 }
             }

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use berth_api::object::device::DeviceAttribute;
-use berth_api::syntax::quantity::Quantity;
 use smallvec::SmallVec;
 
 use super::taken::Added;
 use super::{Position, Search, Wanted, tolerates};
-use crate::device::capacity::consumed;
+use crate::device::capacity::has_whole_capacity;
 use crate::state::device::{Constraint, CountMode};
 
 /// Failures are remembered after this many steps: most searches end before.
@@ -133,11 +132,6 @@ impl Search<'_> {
         let found = &self.candidates[candidate];
         tolerates(wanted.alternative, found.device)
             && matches!(self.selects(claim, wanted, found), Ok(true))
-            && consumed(&wanted.alternative.capacity, &found.device.shape.capacity).is_some_and(|share| {
-                let suffices = |(name, amount): (&String, &Quantity)| {
-                    found.device.shape.capacity.get(name).is_some_and(|capacity| *amount <= capacity.value)
-                };
-                share.iter().all(suffices)
-            })
+            && has_whole_capacity(&wanted.alternative.capacity, &found.device.shape, self.gates())
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::feature_gates::VersionChange;
 use berth_api::object::device::DeviceAttribute;
 use berth_api::syntax::quantity::Quantity;
 use smallvec::SmallVec;
@@ -27,7 +28,11 @@ impl<'a> Search<'a> {
         match wanted.alternative.admin_access {
             true => !holders.contains(&at.claim),
             false => {
-                holders.is_empty() && self.candidates[candidate].used.is_none_or(|used| used.n_exclusive == 0)
+                let Candidate { device, used, .. } = self.candidates[candidate];
+                let keeps_shares =
+                    || !device.shape.allows_multiple && self.has(VersionChange::ExclusiveWithShares);
+                let is_used = |used: &DeviceUse| used.n_exclusive > 0 || used.n_shares > 0 && keeps_shares();
+                holders.is_empty() && !used.is_some_and(is_used)
             }
         }
     }
@@ -39,7 +44,7 @@ impl<'a> Search<'a> {
         candidate: usize,
     ) -> Option<BTreeMap<String, Quantity>> {
         let shape = &self.candidates[candidate].device.shape;
-        let share = consumed(&alternative.capacity, &shape.capacity)?;
+        let share = consumed(&alternative.capacity, shape, self.gates())?;
         let used = self.candidates[candidate].used.map(|used| &used.consumed);
         let taken = self.taken.get(&candidate).map(|(_, taken)| taken);
         let fits = share.iter().all(|(name, amount)| {
@@ -198,10 +203,18 @@ impl<'a> Search<'a> {
         }
         let Some(value) = device.shape.attribute(&constraint.attribute) else { return Added::Violates };
         let values = &self.constrained[claim][i];
+        let is_equal =
+            |other: &&DeviceAttribute| value == *other || self.differs_in_build_alone(value, other);
         let holds = match constraint.is_distinct {
-            true => !values.contains(&value),
-            false => values.first().is_none_or(|first| *first == value),
+            true => !values.iter().any(is_equal),
+            false => values.first().is_none_or(is_equal),
         };
         if holds && *value != DeviceAttribute::Unset { Added::Value(value) } else { Added::Violates }
+    }
+
+    /// Whether two values are versions that count as equal.
+    fn differs_in_build_alone(&self, a: &DeviceAttribute, b: &DeviceAttribute) -> bool {
+        let (DeviceAttribute::Version(a), DeviceAttribute::Version(b)) = (a, b) else { return false };
+        self.has(VersionChange::VersionsWithoutBuildMetadata) && a.split('+').next() == b.split('+').next()
     }
 }

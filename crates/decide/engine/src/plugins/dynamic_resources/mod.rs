@@ -156,12 +156,13 @@ impl AllocatableClaims<'_> {
         match found {
             NodeVerdict::Fits(_) => None,
             // kube-scheduler says that no removal of pods helps.
-            NodeVerdict::Rejected(reason @ (CANNOT_ALLOCATE | INVALID_POOLS))
-                if self.context.preempts_for_devices() =>
+            NodeVerdict::Rejected(reason)
+                if self.context.preempts_for_devices()
+                    && [CANNOT_ALLOCATE, INVALID_POOLS].contains(&&*reason) =>
             {
-                Some(Rejection { status: Status::Unschedulable, ..unresolvable(reason.to_owned()) })
+                Some(Rejection { status: Status::Unschedulable, ..unresolvable(reason.into_owned()) })
             }
-            NodeVerdict::Rejected(reason) => Some(unresolvable(reason.to_owned())),
+            NodeVerdict::Rejected(reason) => Some(unresolvable(reason.into_owned())),
             NodeVerdict::Refused(refusal) => Some(refusal.rejection),
             NodeVerdict::Error(error) => {
                 let error = format!("running \"DynamicResources\" filter plugin: {error}");

@@ -1,13 +1,16 @@
 //! The score of `NodeResourcesFit`: by free resources, by used resources, or by a configured function of the
 //! utilization.
 
+use berth_api::feature_gates::VersionChange;
 use berth_input::config::{ScoringStrategyKind, UtilizationShapePoint};
 
 use super::super::rule::{MAX_NODE_SCORE, Scorer};
-use super::scored_resource::{ScoredResource, Utilization, scored_resources};
+use super::scored_resource::{ScoredResource, Utilization, percent, scored_resources};
 use crate::cycle::context::{Context, NodeRef};
 
 struct FitScore<'a> {
+    /// Whether products do not overflow.
+    is_exact: bool,
     kind: &'a ScoringStrategyKind,
     resources: Vec<ScoredResource>,
 }
@@ -16,7 +19,8 @@ pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
     let strategy = &context.profile.profile.node_resources_fit.scoring_strategy;
     let resources =
         scored_resources(context.state, &context.rule_set.rules().requests, &strategy.resources, true);
-    Some(Box::new(FitScore { kind: &strategy.kind, resources }))
+    let is_exact = context.state.settings.config.feature_gates.has(VersionChange::ScoresOfHugeQuantities);
+    Some(Box::new(FitScore { is_exact, kind: &strategy.kind, resources }))
 }
 
 impl FitScore<'_> {
@@ -24,11 +28,17 @@ impl FitScore<'_> {
         let Utilization { allocatable, requested } = utilization;
         match self.kind {
             ScoringStrategyKind::LeastAllocated if requested > allocatable => 0,
-            ScoringStrategyKind::LeastAllocated => (allocatable - requested) * MAX_NODE_SCORE / allocatable,
-            ScoringStrategyKind::MostAllocated => requested.min(allocatable) * MAX_NODE_SCORE / allocatable,
+            ScoringStrategyKind::LeastAllocated => {
+                percent(allocatable.wrapping_sub(requested), allocatable, self.is_exact)
+            }
+            ScoringStrategyKind::MostAllocated => {
+                percent(requested.min(allocatable), allocatable, self.is_exact)
+            }
+            ScoringStrategyKind::RequestedToCapacityRatio { shape } if requested > allocatable => {
+                piecewise_linear(shape, 100)
+            }
             ScoringStrategyKind::RequestedToCapacityRatio { shape } => {
-                let percent = if requested > allocatable { 100 } else { requested * 100 / allocatable };
-                piecewise_linear(shape, percent)
+                piecewise_linear(shape, percent(requested, allocatable, self.is_exact))
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Requested and allocatable amounts of a resource, as the rules that score nodes by resources read them.
 
+use berth_api::feature_gates::VersionChange;
 use berth_input::config::ResourceSpec;
 use berth_rules::PodRequests;
 
+use super::super::rule::MAX_NODE_SCORE;
 use crate::cycle::context::NodeRef;
 use crate::state::State;
 use crate::state::interned::intern::Symbol;
@@ -32,6 +34,14 @@ pub(in super::super) struct Utilization {
     pub(in super::super) requested: i64,
 }
 
+/// A part of a whole in percent. As in kube-scheduler, the product overflows unless `is_exact`.
+pub(super) fn percent(part: i64, whole: i64, is_exact: bool) -> i64 {
+    if part > i64::MAX / MAX_NODE_SCORE && is_exact {
+        return (i128::from(part) * i128::from(MAX_NODE_SCORE) / i128::from(whole)) as i64;
+    }
+    part.wrapping_mul(MAX_NODE_SCORE) / whole
+}
+
 /// The configured resources with the requests of the pod. With `non_zero`, containers without a request for CPU or
 /// memory count with the defaults of kube-scheduler.
 pub(in super::super) fn scored_resources(
@@ -40,6 +50,7 @@ pub(in super::super) fn scored_resources(
     specs: &[ResourceSpec],
     non_zero: bool,
 ) -> Vec<ScoredResource> {
+    let with_pod_level = state.settings.config.feature_gates.has(VersionChange::PodLevelFitScore);
     let resource = |spec: &ResourceSpec| ScoredResource {
         name: spec.name.clone(),
         kind: match spec.name.as_str() {
@@ -50,8 +61,10 @@ pub(in super::super) fn scored_resources(
         },
         weight: spec.weight,
         request: match spec.name.as_str() {
-            "cpu" if non_zero => requests.scoring_milli_cpu,
-            "memory" if non_zero => requests.scoring_memory,
+            "cpu" if non_zero && with_pod_level => requests.scoring_milli_cpu,
+            "memory" if non_zero && with_pod_level => requests.scoring_memory,
+            "cpu" if non_zero => requests.container_scoring_milli_cpu,
+            "memory" if non_zero => requests.container_scoring_memory,
             name => requests.amount(name),
         },
     };

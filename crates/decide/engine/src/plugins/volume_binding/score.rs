@@ -27,7 +27,8 @@ impl StorageScore<'_> {
         let StorageUse { requested, capacity, .. } = *storage;
         let percent = match capacity == 0 || requested > capacity {
             true => 100,
-            false => (i128::from(requested) * 100 / i128::from(capacity)) as i64,
+            // As in kube-scheduler, the product overflows.
+            false => requested.wrapping_mul(100) / capacity,
         };
         piecewise_linear(self.shape, percent)
     }

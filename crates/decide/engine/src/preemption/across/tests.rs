@@ -22,7 +22,7 @@ fn found(text: &str) -> Found {
     let cycle = CycleState::new(&state, &Nominations::default(), &pod);
     let context = Context::new(&state, &cycle).expect("a profile");
     let (filters, relevant) = (plugins::filters(context), RelevantMatchers::new(context));
-    let (budgets, priority) = (Budgets::new(&[]), pod.precedence.priority);
+    let (budgets, priority) = (Budgets::new(&state, &[]), pod.precedence.priority);
     let leaving = Leaving::Evicted;
     let search =
         Search { context, filters: &filters, relevant: &relevant, budgets: &budgets, priority, leaving };

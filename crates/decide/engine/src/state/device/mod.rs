@@ -15,6 +15,7 @@ mod release;
 mod scope;
 mod selector;
 mod shape;
+mod taint_rule;
 mod taken;
 mod update;
 mod work;
@@ -24,6 +25,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
 use berth_api::object::NamespacedName;
+use berth_api::object::device::DeviceTaintRuleSpec;
 use berth_input::journal::GroupClaims;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -71,6 +73,8 @@ pub(crate) struct Devices {
     /// The classes that provide an extended resource, by its name.
     classes_of_resource: HashMap<Box<str>, BTreeSet<Arc<str>>>,
     claims: HashMap<NamespacedName, ClaimRecord>,
+    /// The rules that give devices taints, by name; none without the gate.
+    taint_rules: BTreeMap<Box<str>, DeviceTaintRuleSpec>,
     /// The PodGroups that share claims, by name.
     group_claims: HashMap<NamespacedName, GroupClaims>,
     /// The claims that the scheduler made for the extended resources of pods, by the uid of the pod.

@@ -96,7 +96,9 @@ pub(crate) struct DeviceRest {
     pub(crate) name: Arc<str>,
     /// The nodes that can use it, if the slice leaves that to its devices.
     pub(crate) scope: NodeScope,
+    /// Its own taints, then those of rules.
     pub(crate) taints: Box<[DeviceTaint]>,
+    pub(super) n_own_taints: usize,
     /// What it takes of sets of counters.
     pub(crate) consumes: CounterSets,
     pub(crate) binds_to_node: bool,

@@ -27,8 +27,11 @@ impl State {
             DeviceObject::ResourceSlice(slice) => self.set_slice(slice),
             DeviceObject::DeviceClass(class) => self.set_device_class(class),
             DeviceObject::ResourceClaim(claim) => self.set_resource_claim(claim),
-            // Controllers make claims from templates, and taints of rules are off by default.
-            DeviceObject::ResourceClaimTemplate(_) | DeviceObject::DeviceTaintRule(_) => {}
+            DeviceObject::DeviceTaintRule(rule) => {
+                self.set_taint_rule(&rule.metadata.name, Some(rule.spec.clone()));
+            }
+            // Controllers make claims from templates.
+            DeviceObject::ResourceClaimTemplate(_) => {}
         }
     }
 
@@ -52,7 +55,8 @@ impl State {
             DeviceKind::ResourceClaim => {
                 self.remove_resource_claim(&NamespacedName::new(namespace, name));
             }
-            DeviceKind::ResourceClaimTemplate | DeviceKind::DeviceTaintRule => {}
+            DeviceKind::DeviceTaintRule => self.set_taint_rule(name, None),
+            DeviceKind::ResourceClaimTemplate => {}
         }
     }
 
@@ -61,16 +65,21 @@ impl State {
             driver: slice.spec.driver.as_str().into(),
             pool: slice.spec.pool.name.as_str().into(),
         };
-        let record = self.slice_record(slice, &pool.driver);
-        let known = self.devices.slices.get(&*slice.metadata.name).filter(|known| **known == pool);
-        let known = known.and_then(|pool| self.devices.pools.get(pool)?.slices.get(&*slice.metadata.name));
+        let record = self.slice_record(slice, &pool);
+        self.put_record(pool, record);
+    }
+
+    pub(super) fn put_record(&mut self, pool: PoolName, record: SliceRecord) {
+        let name = record.name.clone();
+        let known = self.devices.slices.get(&*name).filter(|known| **known == pool);
+        let known = known.and_then(|pool| self.devices.pools.get(pool)?.slices.get(&*name));
         if known.is_some_and(|known| **known == record) {
             return self.symbols.release_all(record.symbols());
         }
-        let before = self.devices.slices.get(&*slice.metadata.name);
+        let before = self.devices.slices.get(&*name);
         let pools: Vec<PoolName> = before.into_iter().chain([&pool]).cloned().collect();
         let was_faulty = self.devices.any_faulty(&pools);
-        if let Some(before) = self.take_slice(&slice.metadata.name) {
+        if let Some(before) = self.take_slice(&name) {
             self.symbols.release_all(before.symbols());
         }
         self.devices.put_slice(pool.clone(), Arc::new(record));
@@ -94,7 +103,7 @@ impl State {
         Some(record)
     }
 
-    fn slice_record(&mut self, slice: &ResourceSlice, driver: &Arc<str>) -> SliceRecord {
+    fn slice_record(&mut self, slice: &ResourceSlice, pool: &PoolName) -> SliceRecord {
         let spec = &slice.spec;
         let scope = match spec.per_device_node_selection {
             true => NodeScope::PerDevice,
@@ -105,7 +114,7 @@ impl State {
                 spec.node_selector.as_ref(),
             ),
         };
-        let devices = spec.devices.iter().map(|device| self.device_record(device, driver)).collect();
+        let devices = spec.devices.iter().map(|device| self.device_record(device, pool)).collect();
         let amounts = |set: &CounterSet| -> Amounts {
             set.counters.iter().map(|(name, counter)| (name.as_str().into(), counter.value)).collect()
         };
@@ -123,9 +132,9 @@ impl State {
         }
     }
 
-    fn device_record(&mut self, device: &Device, driver: &Arc<str>) -> DeviceRecord {
+    fn device_record(&mut self, device: &Device, pool: &PoolName) -> DeviceRecord {
         let shape = Shape::new(
-            driver.clone(),
+            pool.driver.clone(),
             device.attributes.clone(),
             device.capacity.clone(),
             device.allow_multiple_allocations,
@@ -142,7 +151,8 @@ impl State {
                 device.all_nodes,
                 device.node_selector.as_ref(),
             ),
-            taints: device.taints.clone().into(),
+            taints: self.devices.with_taints_of_rules(pool, &device.name, &device.taints),
+            n_own_taints: device.taints.len(),
             consumes: device.consumes_counters.iter().map(consumed).collect(),
             binds_to_node: device.binds_to_node,
             binding_conditions: device.binding_conditions.clone().into(),

@@ -1,5 +1,6 @@
 //! Compiled spread constraints.
 
+use berth_api::feature_gates::VersionChange;
 use std::sync::Arc;
 
 use berth_rules::{Selector, SpreadConstraint};
@@ -44,8 +45,13 @@ impl State {
     ) -> Spread {
         let key = self.symbols.intern(&constraint.topology_key);
         let topology = self.topology(key, uses);
-        let counts =
-            !matches!(constraint.selector, Selector::Nothing) && !constraint.selector.is_everything();
+        let counts = match &constraint.selector {
+            Selector::Nothing => false,
+            selector if selector.is_everything() => {
+                self.settings.config.feature_gates.has(VersionChange::EmptySpreadSelector)
+            }
+            _ => true,
+        };
         let matcher = counts.then(|| {
             self.symbols.retain(namespace);
             let labels = LabelMatcher::compile(&mut self.symbols, &constraint.selector);

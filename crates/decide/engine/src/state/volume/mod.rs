@@ -29,7 +29,9 @@ pub(crate) use self::claim::{ClaimRecord, Needs};
 pub(crate) use self::free::Matching;
 pub(crate) use self::persistent_volume::{Source, VolumeRecord, ZoneRule};
 pub(crate) use self::pod_volumes::{ClaimKey, Disk, PodClaim, PodVolumes};
-pub(crate) use self::storage::{AllowedTopologies, CapacityRecord, ClassRecord, CsiNodeRecord, DriverRecord};
+pub(crate) use self::storage::{
+    AllowedTopologies, CapacityRecord, ClassRecord, CsiNodeRecord, DriverRecord, compared,
+};
 
 /// Objects by name, and their indexes. Names are what users send: the hashers are keyed.
 #[derive(Clone)]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use berth_api::feature_gates::{FeatureGates, VersionChange};
 use berth_api::object::volume::{CsiDriver, CsiNode, CsiStorageCapacity, NO_PROVISIONER, StorageClass};
+use berth_api::syntax::quantity::Quantity;
 use berth_rules::Selector;
 use berth_rules::volume::InTreePlugin;
 
@@ -136,17 +138,29 @@ pub(crate) struct CapacityRecord {
     /// What is free, in bytes; 0 if unknown.
     pub(crate) capacity: i64,
     /// The largest volume, in bytes; none if unknown.
-    pub(crate) limit: Option<i64>,
+    pub(crate) limit: Option<Quantity>,
     pub(super) topology: LabelMatcher,
 }
 
+/// An amount of storage as claims are compared with capacities.
+pub(crate) fn compared(amount: Quantity, gates: FeatureGates) -> Quantity {
+    match gates.has(VersionChange::ExactStorageCapacity) {
+        true => amount,
+        false => Quantity::from_units(amount.units()),
+    }
+}
+
 impl CapacityRecord {
-    pub(super) fn compile(symbols: &mut Symbols, capacity: &CsiStorageCapacity) -> CapacityRecord {
+    pub(super) fn compile(
+        symbols: &mut Symbols,
+        capacity: &CsiStorageCapacity,
+        gates: FeatureGates,
+    ) -> CapacityRecord {
         let selector = Selector::parse(capacity.node_topology.as_ref()).unwrap_or(Selector::Nothing);
         CapacityRecord {
             class: capacity.storage_class_name.as_str().into(),
             capacity: capacity.capacity.map_or(0, |quantity| quantity.units()),
-            limit: capacity.maximum_volume_size.or(capacity.capacity).map(|quantity| quantity.units()),
+            limit: capacity.maximum_volume_size.or(capacity.capacity).map(|limit| compared(limit, gates)),
             topology: LabelMatcher::compile(symbols, &selector),
         }
     }

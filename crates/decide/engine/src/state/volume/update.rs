@@ -204,7 +204,7 @@ impl State {
     }
 
     fn set_capacity(&mut self, capacity: &CsiStorageCapacity) {
-        let record = CapacityRecord::compile(&mut self.symbols, capacity);
+        let record = CapacityRecord::compile(&mut self.symbols, capacity, self.settings.config.feature_gates);
         let name = capacity.metadata.namespaced_name();
         let before = self.volumes.capacities.remove(&name);
         if before.as_ref() == Some(&record) {

@@ -189,9 +189,10 @@ fn allocation_on(
     };
     let allocated = match missing.is_empty() {
         true => Vec::new(),
-        false => match search::allocate(devices, node, &missing) {
+        false => match search::allocate(devices, node, &missing, q.options.feature_gates) {
             Ok(Found::Allocation(results)) => results,
             Ok(Found::Nothing) => return Err(rejected(scarce, "cannot allocate all claims")),
+            Ok(Found::UnusablePool(reason)) => return Err(unresolvable(&reason)),
             Ok(Found::InvalidPools) => {
                 return Err(rejected(scarce, "invalid resource pools were encountered"));
             }

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_api::feature_gates::KubernetesVersion::{self, V1_37};
 use berth_api::object::device::{CounterSet, Device, ResourceSlice};
 use berth_api::object::{Node, NodeSelector};
 
 use super::super::node_affinity::selects_node;
 use super::Devices;
 
-/// The newest generation of a pool of which a node can use slices. Slices with counters concern all nodes.
+/// The newest generation of a pool of which a node can use slices. Before Kubernetes 1.37, slices with counters concern all nodes.
 pub struct Pool<'a> {
     pub driver: &'a str,
     pub name: &'a str,
@@ -45,10 +46,11 @@ pub fn device_reaches(slice: &ResourceSlice, device: &Device, node: &Node) -> bo
 
 /// The pools of a node in the order in which they are searched: by driver and name, but those with binding conditions
 /// last.
-pub fn pools<'a>(devices: &'a Devices, node: &Node) -> Vec<Pool<'a>> {
+pub fn pools<'a>(devices: &'a Devices, node: &Node, version: KubernetesVersion) -> Vec<Pool<'a>> {
     let mut generations: BTreeMap<(&str, &str), i64> = BTreeMap::new();
-    let counts =
-        |slice: &&ResourceSlice| slice_reaches(slice, node) || !slice.spec.shared_counters.is_empty();
+    let counts = |slice: &&ResourceSlice| {
+        slice_reaches(slice, node) || version < V1_37 && !slice.spec.shared_counters.is_empty()
+    };
     for slice in devices.slices().filter(counts) {
         let pool = &slice.spec.pool;
         let newest = generations.entry((&slice.spec.driver, &pool.name)).or_insert(pool.generation);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::feature_gates::FeatureGates;
+use berth_api::feature_gates::KubernetesVersion::{self, V1_37, V1_38};
 use berth_api::object::device::{
     AllocationResult, Device, DeviceAllocationConfiguration, DeviceAllocationResult, DeviceAttribute,
     DeviceConstraint, DeviceRequest, DeviceRequestAllocationResult, DeviceSelector, DeviceTaint,
@@ -77,6 +79,8 @@ pub enum Found {
     Nothing,
     /// Nothing, but devices of invalid pools were not tried.
     InvalidPools,
+    /// Nothing, for this reason.
+    UnusablePool(String),
 }
 
 /// A device of a node.
@@ -116,14 +120,21 @@ struct Search<'a> {
     candidates: &'a [Candidate<'a>],
     /// What is in use by claims that were allocated before.
     in_use: &'a [&'a DeviceRequestAllocationResult],
+    gates: FeatureGates,
 }
 
 /// Finds devices for all claims on a node.
 ///
 /// # Errors
 /// What ends the attempt for the pod.
-pub fn allocate(devices: &Devices, node: &Node, claims: &[&ResourceClaim]) -> Result<Found, String> {
-    let pools = pools(devices, node);
+pub fn allocate(
+    devices: &Devices,
+    node: &Node,
+    claims: &[&ResourceClaim],
+    gates: FeatureGates,
+) -> Result<Found, String> {
+    let version = gates.version;
+    let pools = pools(devices, node, version);
     let candidates: Vec<Candidate> = pools
         .iter()
         .flat_map(|pool| pool.devices.iter().map(move |&(slice, device)| Candidate { pool, slice, device }))
@@ -137,14 +148,27 @@ pub fn allocate(devices: &Devices, node: &Node, claims: &[&ResourceClaim]) -> Re
             let mut of_request = Vec::new();
             for wish in wishes(request) {
                 let mut selects: Vec<_> =
-                    candidates.iter().map(|c| selects(devices, node, claim, &wish, c)).collect();
-                check_all(claim, &wish, &pools, &candidates, &selects)?;
-                if wish.is_for_all {
+                    candidates.iter().map(|c| selects(devices, node, claim, &wish, c, gates)).collect();
+                match check_all(claim, &wish, &pools, &candidates, &selects) {
+                    Ok(()) => {}
+                    Err(Problem::Pool(text)) if version >= V1_38 => return Ok(Found::UnusablePool(text)),
+                    Err(Problem::Pool(text) | Problem::Selector(text)) => return Err(text),
+                }
+                if wish.is_for_all && version < V1_37 {
                     leave_out_used_up(&wish, &candidates, &in_use, &mut selects);
                 }
                 of_request.push(Prepared { wish, selects });
             }
-            n_least += of_request.iter().map(Prepared::n_devices).min().unwrap_or(0);
+            let least = of_request.iter().map(Prepared::n_devices).min().unwrap_or(0);
+            if version >= V1_37 && n_least + least > MAX_DEVICES {
+                return Err(format!(
+                    "claim {}, request {}: adding {least} devices exceeds the claim limit of {MAX_DEVICES}, with {n_least} already \
+                     accounted for",
+                    claim.metadata.namespaced_name(),
+                    request.name
+                ));
+            }
+            n_least += least;
             of_claim.push(of_request);
         }
         if n_least > MAX_DEVICES {
@@ -155,14 +179,14 @@ pub fn allocate(devices: &Devices, node: &Node, claims: &[&ResourceClaim]) -> Re
         }
         prepared.push(of_claim);
     }
-    let search = Search { claims, wishes: &prepared, candidates: &candidates, in_use: &in_use };
+    let search = Search { claims, wishes: &prepared, candidates: &candidates, in_use: &in_use, gates };
     Ok(match search.request(0, 0, Vec::new())? {
         Some(choices) => {
             let mut n_shares = 0;
             let each = claims.iter().enumerate();
             let results = each.map(|(i, claim)| {
                 let own: Vec<_> = choices.iter().filter(|choice| choice.claim == i).collect();
-                result(devices, node, claim, &own, &mut n_shares)
+                result(devices, node, claim, &own, &mut n_shares, version)
             });
             Found::Allocation(results.collect())
         }
@@ -180,6 +204,12 @@ impl Prepared<'_> {
     }
 }
 
+/// Why a request for all devices does not know all of them.
+enum Problem {
+    Pool(String),
+    Selector(String),
+}
+
 /// A request for all devices needs to know all of them.
 fn check_all(
     claim: &ResourceClaim,
@@ -187,7 +217,7 @@ fn check_all(
     pools: &[Pool],
     candidates: &[Candidate],
     selects: &[Result<bool, String>],
-) -> Result<(), String> {
+) -> Result<(), Problem> {
     if !wish.is_for_all {
         return Ok(());
     }
@@ -198,33 +228,35 @@ fn check_all(
             _ => {
                 let of_pool = candidates.iter().zip(selects).filter(|(c, _)| std::ptr::eq(c.pool, pool));
                 for (_, selects) in of_pool {
-                    selects.clone()?;
+                    selects.clone().map_err(Problem::Selector)?;
                 }
                 continue;
             }
         };
-        return Err(format!(
+        return Err(Problem::Pool(format!(
             "claim {}, request {}: asks for all devices, but resource pool {}/{} is currently {problem}",
             claim.metadata.namespaced_name(),
             wish.alternative.unwrap_or(wish.request),
             pool.driver,
             pool.name
-        ));
+        )));
     }
     Ok(())
 }
 
-/// "All devices" are those that have the capacity: a shared one of which too little is left is none of them.
+/// Before Kubernetes 1.37, "all devices" are those that have the capacity: a shared one of which too little is left is none of them.
 fn leave_out_used_up(
     wish: &Wish,
     candidates: &[Candidate],
     in_use: &[&DeviceRequestAllocationResult],
     selects: &mut [Result<bool, String>],
 ) {
+    let before_1_37 = FeatureGates::from(KubernetesVersion::V1_36);
     for (candidate, selects) in candidates.iter().zip(selects) {
-        if let (true, Some(taken)) =
-            (candidate.device.allow_multiple_allocations, taken(candidate.device, &wish.capacity))
-        {
+        if let (true, Some(taken)) = (
+            candidate.device.allow_multiple_allocations,
+            taken(candidate.device, &wish.capacity, before_1_37),
+        ) {
             *selects = selects.clone().map(|selects| selects && has_capacity(candidate, in_use, [&taken]));
         }
     }
@@ -238,6 +270,7 @@ fn selects(
     claim: &ResourceClaim,
     wish: &Wish,
     of: &Candidate,
+    gates: FeatureGates,
 ) -> Result<bool, String> {
     let class = devices.class(wish.class);
     let of_class = class.map(|class| (format!("class {}", wish.class), &class.spec.selectors[..]));
@@ -254,12 +287,28 @@ fn selects(
                 capacity: &of.device.capacity,
             };
             let matches = compiled.matches(&selected);
-            if !matches.map_err(|error| format!("{owner}: selector #{i}: CEL runtime error: {error}"))? {
+            let error = |error: String| match gates.version >= V1_37 {
+                true => {
+                    let (driver, pool, device) = of.id();
+                    let advice = match error.contains("no such key:") {
+                        true => {
+                            ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for \
+                             optional fields"
+                        }
+                        false => "",
+                    };
+                    format!(
+                        "{owner}: selector #{i} on device {driver}/{pool}/{device}: CEL runtime error: {error}{advice}"
+                    )
+                }
+                false => format!("{owner}: selector #{i}: CEL runtime error: {error}"),
+            };
+            if !matches.map_err(|text| error(text.to_string()))? {
                 return Ok(false);
             }
         }
     }
-    Ok(device_reaches(of.slice, of.device, node) && taken(of.device, &wish.capacity).is_some())
+    Ok(device_reaches(of.slice, of.device, node) && taken(of.device, &wish.capacity, gates).is_some())
 }
 
 type Outcome<'a> = Result<Option<Vec<Choice<'a>>>, String>;
@@ -363,7 +412,10 @@ impl<'a> Search<'a> {
     }
 
     fn is_allocated(&self, candidate: &Candidate) -> bool {
-        self.in_use.iter().any(|r| (&*r.driver, &*r.pool, &*r.device) == candidate.id())
+        // Before Kubernetes 1.38, a device that claims share is given once more when it can no longer be shared.
+        let counts =
+            |r: &&&DeviceRequestAllocationResult| self.gates.version >= V1_38 || r.share_id.is_none();
+        self.in_use.iter().filter(counts).any(|r| (&*r.driver, &*r.pool, &*r.device) == candidate.id())
     }
 
     /// Takes one device, if its counters, its taints, the constraints and its capacity permit.
@@ -374,7 +426,7 @@ impl<'a> Search<'a> {
         candidate: &Candidate<'a>,
         choices: &[Choice<'a>],
     ) -> Result<Vec<Choice<'a>>, Refusal> {
-        let taken = taken(candidate.device, &wish.capacity).ok_or(Refusal::Other)?;
+        let taken = taken(candidate.device, &wish.capacity, self.gates).ok_or(Refusal::Other)?;
         let mut with = choices.to_vec();
         with.push(Choice { claim, wish, candidate: *candidate, taken });
         let is_shared = candidate.device.allow_multiple_allocations;
@@ -383,7 +435,7 @@ impl<'a> Search<'a> {
         }
         let constraints = &self.claims[claim].spec.devices.constraints;
         let own: Vec<_> = with.iter().filter(|choice| choice.claim == claim).collect();
-        if !constraints.iter().all(|constraint| holds(constraint, &own)) {
+        if !constraints.iter().all(|constraint| holds(constraint, &own, self.gates.version)) {
             return Err(Refusal::Constraint);
         }
         let of_device = with.iter().filter(|choice| choice.candidate.id() == candidate.id());
@@ -476,14 +528,21 @@ fn defaulted(toleration: &Toleration) -> Toleration {
 }
 
 /// Whether the devices of a claim meet a constraint. A device without the attribute meets none.
-fn holds(constraint: &DeviceConstraint, choices: &[&Choice]) -> bool {
+fn holds(constraint: &DeviceConstraint, choices: &[&Choice], version: KubernetesVersion) -> bool {
     let bound = choices.iter().filter(|choice| choice.wish.is_in(&constraint.requests));
-    let values = |attribute: &String| -> Option<Vec<&DeviceAttribute>> {
-        bound.clone().map(|choice| value(&choice.candidate, attribute)).collect()
+    // From Kubernetes 1.38 on, versions are equal whatever their build metadata.
+    let compared = |value: &DeviceAttribute| match value {
+        DeviceAttribute::Version(text) if version >= V1_38 => {
+            DeviceAttribute::Version(text.split('+').next().unwrap_or_default().to_owned())
+        }
+        value => value.clone(),
+    };
+    let values = |attribute: &String| -> Option<Vec<DeviceAttribute>> {
+        bound.clone().map(|choice| value(&choice.candidate, attribute).map(compared)).collect()
     };
     let is_equal = |attribute| values(attribute).is_some_and(|v| v.windows(2).all(|two| two[0] == two[1]));
     let is_distinct = |attribute| {
-        let is_new = |(i, values): (usize, &[&DeviceAttribute])| !values[..i].contains(&values[i]);
+        let is_new = |(i, values): (usize, &[DeviceAttribute])| !values[..i].contains(&values[i]);
         values(attribute).is_some_and(|v| (0..v.len()).all(|i| is_new((i, &v))))
     };
     constraint.match_attribute.as_ref().is_none_or(is_equal)
@@ -504,6 +563,7 @@ fn result(
     claim: &ResourceClaim,
     choices: &[&Choice],
     n_shares: &mut usize,
+    version: KubernetesVersion,
 ) -> AllocationResult {
     let mut results = Vec::new();
     for Choice { wish, candidate, taken, .. } in choices.iter().copied() {
@@ -547,6 +607,14 @@ fn result(
                 requests: of_claim.requests.clone(),
                 opaque: of_claim.opaque.clone(),
             });
+        }
+    }
+    if version >= V1_37 {
+        for config in &mut config {
+            let is_for = |wish: &Wish| wish.is_in(&config.requests);
+            if choices.iter().all(|choice| is_for(choice.wish)) {
+                config.requests.clear();
+            }
         }
     }
     AllocationResult {
