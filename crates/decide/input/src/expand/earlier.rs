@@ -13,6 +13,12 @@ use berth_api::object::{Container, NamespacedName, Pod};
 use berth_api::read::Kind;
 use berth_rules::unmerge_label_keys;
 
+/// The workloads of an input, by kind, namespace and name.
+pub fn workload_names(inventory: &Inventory) -> HashSet<(Kind, NamespacedName)> {
+    let workloads = inventory.workloads.iter().map(|entry| &entry.object);
+    workloads.map(|workload| (workload.kind(), workload.metadata().namespaced_name())).collect()
+}
+
 /// Gives the workloads of an input that were not known before, but whose pods or ReplicaSets the input has, the template of these as their
 /// earlier one, if they differ: the newest ReplicaSet, or else the newest pod. Of a pod, what placement reads is compared.
 pub fn find_earlier_templates(inventory: &mut Inventory, known: &HashSet<(Kind, NamespacedName)>) {

@@ -34,7 +34,7 @@ mod template;
 pub use berth_api::object::group::POD_TEMPLATE_HASH;
 pub use daemon::{daemon_tolerations, is_daemon_of, target_node};
 pub use deletion_order::{DELETION_COST, Replica};
-pub use earlier::find_earlier_templates;
+pub use earlier::{find_earlier_templates, workload_names};
 pub use error::ExpandError;
 pub use job::COMPLETION_INDEX;
 pub use names::{suffix, synthetic_uid};

@@ -1,14 +1,8 @@
 //! The workloads of an input: one type for all kinds.
 
-use std::collections::HashSet;
-
-use berth_api::object::{
-    CronJob, Job, NamespacedName, ObjectMeta, ReplicationController, Workload as WorkloadObject,
-};
+use berth_api::object::{CronJob, Job, ObjectMeta, ReplicationController, Workload as WorkloadObject};
 use berth_api::read::Kind;
 use berth_api::read::manifest::display_name;
-
-use super::Inventory;
 
 /// A workload: its kind, version and content.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,14 +23,6 @@ pub enum WorkloadSpec {
     ReplicationController(ReplicationController),
     Job(Job),
     CronJob(CronJob),
-}
-
-impl Inventory {
-    /// The workloads, by kind, namespace and name.
-    pub fn workload_names(&self) -> HashSet<(Kind, NamespacedName)> {
-        let workloads = self.workloads.iter().map(|entry| &entry.object);
-        workloads.map(|workload| (workload.kind(), workload.metadata().namespaced_name())).collect()
-    }
 }
 
 impl Workload {

@@ -27,7 +27,7 @@ use berth_api::object::device::ResourceClaim;
 use berth_api::object::{DeviceObject, NamespacedName, Pod, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_engine::Settings;
-use berth_input::expand::{expand, find_earlier_templates};
+use berth_input::expand::{expand, find_earlier_templates, workload_names};
 use berth_input::inventory::{Entry, Inventory, Workload};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -231,7 +231,7 @@ impl WhatIf {
         self.begin(StepKind::Objects, None)?;
         self.write_back()?;
         let ran = pods_with_claims(&self.inventory);
-        let known = self.inventory.workload_names();
+        let known = workload_names(&self.inventory);
         if let Err(error) = overlay(&mut self.inventory) {
             return Ok(Err(error));
         }

@@ -38,14 +38,15 @@ fn full(min_available: u32) -> String {
 }
 
 fn what_if(text: &str) -> WhatIf {
-    WhatIf::new(Inventory::from_text(text).unwrap(), SimulationOptions::default(), Timestamp::UNIX_EPOCH)
-        .unwrap()
+    let inventory = Inventory::from_text(text).expect("the text is well-formed");
+    WhatIf::new(inventory, SimulationOptions::default(), Timestamp::UNIX_EPOCH)
+        .expect("the objects are valid")
 }
 
 fn played(text: &str, changes: &[Change]) -> Changed {
     let mut what_if = what_if(text);
-    changes.iter().for_each(|change| what_if.apply(change).unwrap());
-    what_if.run(|_, _| ()).unwrap()
+    changes.iter().for_each(|change| what_if.apply(change).expect("its object exists"));
+    what_if.run(|_, _| ()).expect("the objects are valid")
 }
 
 fn drain(node: &str) -> Change {

@@ -9,7 +9,7 @@ use berth_api::syntax::format::{abbreviated, counted};
 use berth_client::connect::Options;
 use berth_engine::{DeviceWork, Settings};
 use berth_input::expand::MAX_PODS;
-use berth_input::expand::find_earlier_templates;
+use berth_input::expand::{find_earlier_templates, workload_names};
 use berth_input::inventory::Inventory;
 use berth_rules::parse_relax_after;
 use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
@@ -183,7 +183,7 @@ impl ClusterArgs {
     }
 
     fn read_files(&self, inventory: &mut Inventory) -> Result<Vec<String>, CliError> {
-        let known = inventory.workload_names();
+        let known = workload_names(inventory);
         let unknown = self.add_files(inventory, &self.files)?;
         if self.has_base() {
             find_earlier_templates(inventory, &known);
