@@ -187,7 +187,10 @@ impl Default for FeatureGates {
 impl From<KubernetesVersion> for FeatureGates {
     /// The gates of a version, as they are if they are not set.
     fn from(version: KubernetesVersion) -> FeatureGates {
-        FeatureGates::new(version, &[])
+        // Pods are validated with the defaults of a version, one after another.
+        static DEFAULTS: LazyLock<[FeatureGates; KubernetesVersion::ALL.len()]> =
+            LazyLock::new(|| KubernetesVersion::ALL.map(|version| FeatureGates::new(version, &[])));
+        DEFAULTS[version as usize]
     }
 }
 
