@@ -471,7 +471,7 @@ fn replaced(kind: &str, change: impl Fn(&str) -> String) -> (Vec<String>, Vec<St
     let change = change(&text.replace("image: i", "image: i, env: [], resources: {limits: {cpu: 0.5}}"));
     inventory.read(change.as_bytes(), "change").unwrap();
     let Expansion { pods, deleted, rolled_out, .. } = expand(&inventory).unwrap();
-    assert_eq!(rolled_out.iter().map(|(_, pods)| pods.len()).sum::<usize>(), deleted.len());
+    assert_eq!(rolled_out.iter().map(|of| of.old.len()).sum::<usize>(), deleted.len());
     let mut deleted: Vec<_> = deleted.iter().map(ToString::to_string).collect();
     deleted.sort();
     (deleted, pods.iter().map(|made| made.pod.metadata.name.clone()).collect())
