@@ -100,6 +100,17 @@ impl Scales {
             // No owner of an owner has an owner: the recursion ends.
             Some(Known::Owned(top)) if top.kind != owner.kind => self.of(namespace, top),
             Some(Known::Replicas(replicas)) => Scale::Of(name, *replicas),
+            // Of a Deployment, whose ReplicaSet the input does not have: the name ends with the hash of the template.
+            None if owner.kind == "ReplicaSet"
+                && let Some((deployment, _)) = owner.name.rsplit_once('-')
+                && let Some(Known::Replicas(replicas)) = self.known.get(&(
+                    namespace.to_owned(),
+                    "Deployment".to_owned(),
+                    deployment.to_owned(),
+                )) =>
+            {
+                Scale::Of(format!("Deployment {deployment}"), *replicas)
+            }
             _ if WITHOUT_SCALE.contains(&owner.kind.as_str()) => Scale::No,
             _ => Scale::OfItsPods(name),
         }
@@ -146,8 +157,14 @@ impl Budget {
         let controllers = covered.map(|(pod, _)| pod.metadata.controller());
         let (min, max) = (&object.spec.min_available, &object.spec.max_unavailable);
         let (min, max) = (Some(min).filter(|n| !n.is_null()), Some(max).filter(|n| !n.is_null()));
-        let demand = demand(min, max, controllers, |owner| scales.of(self.name.namespace(), owner));
+        let demand = demand(min, max, controllers.clone(), |owner| scales.of(self.name.namespace(), owner));
         let status = &object.status;
+        let demand = demand.and_then(|demand| match demand.expected {
+            ..=0 if controllers.clone().next().is_some() => {
+                Err("its number is relative to what controllers want, and its pods have none".to_owned())
+            }
+            _ => Ok(demand),
+        });
         self.desired = demand.map(|demand| status.desired_healthy.unwrap_or(demand.desired_healthy).into());
         let desired = self.desired.as_ref().copied().unwrap_or(i64::MAX);
         let spare = match (status.disruptions_allowed, status.current_healthy) {

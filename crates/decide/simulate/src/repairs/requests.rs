@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::{Container, Pod};
+use berth_api::read::Kind;
 use berth_api::syntax::quantity::{Quantity, with_unit};
 use berth_engine::{Counts, Verdict};
 
@@ -99,8 +100,13 @@ impl Trial<'_> {
             changes.push(Change::RequestLess { container, resource, from, to });
         }
         let (now, workload) = (&self.pod.pod, self.pod.workload.as_deref());
+        // kubectl knows no templates of other kinds.
+        let is_known = workload.is_none_or(|workload| {
+            workload.split_once(' ').and_then(|(kind, _)| Kind::named(kind)).is_some_and(Kind::is_workload)
+        });
         let commands = set
             .iter()
+            .filter(|_| is_known)
             .map(|(container, requests)| commands::set_requests(now, workload, container, requests));
         let commands = commands.chain(commands::recreate(now, workload)).collect();
         let restarts = self.n_of_workload();

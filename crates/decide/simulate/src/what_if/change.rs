@@ -425,6 +425,16 @@ fn has_domain(inventory: &Inventory, key: &str, value: &str) -> Result<(), Chang
     Err(ChangeError::NoDomain { key: key.to_owned(), value: value.to_owned(), known })
 }
 
+/// The pod of a DaemonSet is for this node.
+fn pin(pod: &mut Pod, node: &str) {
+    let affinity = pod.spec.affinity.as_mut().and_then(|affinity| affinity.node_affinity.as_mut());
+    let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_mut());
+    let terms = required.into_iter().flat_map(|required| &mut required.node_selector_terms);
+    for field in terms.flat_map(|term| &mut term.match_fields).filter(|field| field.key == "metadata.name") {
+        field.values = vec![node.to_owned()];
+    }
+}
+
 /// Adds a node that is like another one, with its CSI drivers, devices and daemon pods.
 pub(super) fn add_node_like(inventory: &mut Inventory, simulation: &mut Simulation, like: &str, node: Node) {
     let name = node.metadata.name.clone();
@@ -457,6 +467,7 @@ pub(super) fn add_node_like(inventory: &mut Inventory, simulation: &mut Simulati
         pod.metadata.name = format!("{}-{name}", pod.metadata.name);
         pod.metadata.uid.clear();
         pod.spec.node_name.clone_from(&name);
+        pin(&mut pod, &name);
         simulation.set_pod(pod);
     }
     simulation.arrive_waiting(&name);

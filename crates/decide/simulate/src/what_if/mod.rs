@@ -232,10 +232,20 @@ impl WhatIf {
         self.write_back()?;
         let ran = pods_with_claims(&self.inventory);
         let known = workload_names(&self.inventory);
+        let budgets: Vec<_> =
+            self.inventory.pod_disruption_budgets.iter().map(|e| e.object.clone()).collect();
         if let Err(error) = overlay(&mut self.inventory) {
             return Ok(Err(error));
         }
         find_earlier_templates(&mut self.inventory, &known);
+        // The status of a budget with another specification is not about it.
+        for budget in self.inventory.pod_disruption_budgets.iter_mut().map(|entry| &mut entry.object) {
+            let name = budget.metadata.namespaced_name();
+            let earlier = budgets.iter().find(|earlier| earlier.metadata.namespaced_name() == name);
+            if earlier.is_some_and(|earlier| earlier.spec != budget.spec) {
+                budget.status = Default::default();
+            }
+        }
         let workloads = self.inventory.workloads.iter().map(|entry| &entry.object);
         let replaced = workloads.filter(|workload| workload.replaced.is_some());
         let replaced: Vec<_> =

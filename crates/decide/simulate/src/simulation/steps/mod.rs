@@ -137,8 +137,12 @@ impl Simulation {
         }
         (left.blocked, left.exhausted) = evictions.blocked(steps.simulation);
         left.open = evictions.open;
-        for rollout in &rollouts {
+        for rollout in &mut rollouts {
             steps.name_replaced(rollout);
+            // Positions change now.
+            if let Strategy::RollingUpdate(_, progress) = &mut rollout.strategy {
+                *progress = None;
+            }
         }
         steps.finish();
         let complete = rollouts.iter().filter(|rollout| rollout.is_complete(self));

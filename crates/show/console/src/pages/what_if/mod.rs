@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn no_pod_is_placed_on_a_cordoned_node_until_it_is_uncordoned() {
-        let new = "add-nodes=1&like=a-1&set-label=a-1-new-1+topology.kubernetes.io/zone%3Dc&cordon=a-1-new-1";
+        let new = "add-nodes=1&like=a-1&cordon=a-1-new-1&set-label=a-1-new-1+topology.kubernetes.io/zone%3Dc";
         check(&format!("/what-if?{new}"), &["0 pods moved, 0 newly placed, 2 unmoved"]);
         check(&format!("/what-if?{new}&uncordon=a-1-new-1"), &["0 pods moved, 1 newly placed, 2 unmoved"]);
     }
