@@ -180,6 +180,7 @@ impl Change {
                     taint_unreachable(&mut node.spec);
                     simulation.set_node(node.clone());
                     departures.unreachable.push((node.metadata.name.clone(), *seconds));
+                    departures.without_contact.insert(node.metadata.name.clone());
                 }
             }
             Change::AddNodes { n_nodes, like } => {

@@ -1,12 +1,15 @@
 //! Pods that leave the cluster with the changes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use berth_api::object::{NamespacedName, Node, Pod};
+use berth_control::taints;
 use berth_input::inventory::Inventory;
 
 use crate::simulation::workloads::Workloads;
-use crate::simulation::{BlockedEviction, Eviction, Fate, Simulation};
+use crate::simulation::{
+    BlockedEviction, Contact, Eviction, Fate, STAYS, SimulatedPod, Simulation, unreachable,
+};
 
 /// Pods that leave the cluster or their nodes.
 #[derive(Clone, Debug, Default)]
@@ -17,8 +20,10 @@ pub(super) struct Departures {
     pub(super) scaled_down: Vec<NamespacedName>,
     /// Nodes that are to be removed.
     pub(super) nodes: Vec<String>,
-    /// Nodes that cannot be reached, for so many seconds.
+    /// Nodes that are to lose contact, for so many seconds.
     pub(super) unreachable: Vec<(String, Option<i64>)>,
+    /// Nodes that have lost it.
+    pub(super) without_contact: BTreeSet<String>,
     /// Evictions, which budgets may refuse: they are tried again until they succeed, or the drain is given up.
     pub(super) evictions: Vec<Eviction>,
     /// Those that budgets have refused to the end.
@@ -32,7 +37,21 @@ impl Departures {
     pub(super) fn lose(&mut self, node: String) {
         self.evictions.retain(|eviction| eviction.node != node);
         self.refused.retain(|eviction| eviction.node != node);
+        self.without_contact.remove(&node);
         self.nodes.push(node);
+    }
+
+    /// Why a pod does not run although it has a node: that has lost contact, and nothing replaces the pod.
+    pub(super) fn stranded(&self, pod: &SimulatedPod, simulation: &Simulation) -> Option<&'static str> {
+        let node = pod.node().filter(|node| self.without_contact.contains(*node))?;
+        // The taint may have been removed.
+        let taints = &simulation.node(node)?.spec.taints;
+        taints.iter().find(|taint| **taint == taints::unreachable("NoExecute"))?;
+        match unreachable(&pod.pod, None, simulation.cluster.settings().config.feature_gates) {
+            Contact::OfNode => None,
+            Contact::Lost(why) => Some(why),
+            Contact::Stays | Contact::Recreated => Some(STAYS),
+        }
     }
 
     /// The drain of a node ends, as far as it is.

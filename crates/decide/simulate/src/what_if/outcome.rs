@@ -209,7 +209,7 @@ impl WhatIfOutcome {
             stuck_rollouts,
             ..WhatIfOutcome::default()
         };
-        for (name, message) in departures.lost {
+        for (name, message) in std::mem::take(&mut departures.lost) {
             outcome.unplaced.push(UnplacedPod {
                 namespace: name.namespace().to_owned(),
                 name: name.name().to_owned(),
@@ -227,6 +227,18 @@ impl WhatIfOutcome {
             let (namespace, name) = (key.namespace().to_owned(), key.name().to_owned());
             let workload = pod.workload.clone();
             let from = before.nodes.get(&key);
+            if let Some(why) = departures.stranded(pod, simulation) {
+                outcome.unplaced.push(UnplacedPod {
+                    namespace,
+                    name,
+                    message: why.to_owned(),
+                    before: false,
+                    workload,
+                    was_running: from.is_some(),
+                    repairs: Vec::new(),
+                });
+                continue;
+            }
             match (from, pod.node()) {
                 (Some(from), Some(to)) if from == to => outcome.n_unmoved += 1,
                 (from, Some(to)) => {

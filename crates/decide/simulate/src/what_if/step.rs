@@ -43,6 +43,9 @@ impl StepOutcome {
         let mut unplaced: Vec<_> = missing.filter(|(name, _)| is_new(name)).collect();
         let lost = departures.lost.iter().map(|(name, why)| (name.clone(), why.into()));
         unplaced.extend(lost);
+        let stranded = simulation.pods().iter();
+        let stranded = stranded.filter_map(|pod| Some((pod, departures.stranded(pod, simulation)?)));
+        unplaced.extend(stranded.map(|(pod, why)| (before.name_of(pod), why.into())));
         unplaced.sort();
         StepOutcome {
             changes,

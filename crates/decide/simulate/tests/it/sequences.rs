@@ -182,5 +182,46 @@ fn pods_leave_a_node_that_is_unreachable_for_longer_than_they_tolerate() {
     assert_eq!(on, ["b"]);
     assert!(why.unwrap().starts_with("stays on its unreachable node"));
     let (on, why) = state(&text.replace("Deployment", "StatefulSet"), None);
-    assert!(on.is_empty() && why.unwrap().starts_with("the StatefulSet creates no other pod"));
+    assert!(on == ["b"] && why.unwrap().starts_with("the StatefulSet creates no other pod"));
+}
+
+#[test]
+fn a_removed_node_that_was_unreachable_gave_its_pods_back_to_nobody() {
+    let set = [node("a", 2), node("b", 2), workload("StatefulSet", "db", 1, 2)].concat();
+    let lose = Change::LoseContact { key: "zone".to_owned(), value: "z-a".to_owned(), seconds: None };
+    let lost = played(&set, std::slice::from_ref(&lose));
+    assert_eq!(lost.outcome.unplaced.len() + lost.outcome.n_unmoved, 1);
+    let back = |change: Change| played(&set, &[lose.clone(), change]).outcome;
+    assert!(back(Change::RemoveNode("a".to_owned())).is_harmless());
+    let (node, key) = ("a".to_owned(), "node.kubernetes.io/unreachable".to_owned());
+    assert!(back(Change::RemoveTaint { node, key, effect: None }).is_harmless());
+}
+
+#[test]
+fn a_step_after_a_stuck_rollout_of_many_pods_ends() {
+    let text = [node("a", 4), workload("Deployment", "web", 4, 1)].concat();
+    let mut what_if = what_if(&text);
+    let large = workload("Deployment", "web", 4, 9);
+    what_if.overlay(|inventory| inventory.read(large.as_bytes(), "change")).unwrap().unwrap();
+    what_if.apply(&Change::Cordon("a".to_owned())).unwrap();
+    assert_eq!(what_if.run(|_, _| ()).unwrap().outcome.stuck_rollouts.len(), 1);
+}
+
+#[test]
+fn daemon_pods_of_added_nodes_keep_their_rules() {
+    let set = workload("DaemonSet", "ds", 1, 1).replace("  replicas: 1\n", "");
+    let changed =
+        played(&[node("a", 4), set].concat(), &[Change::AddNodes { n_nodes: 2, like: "a".to_owned() }]);
+    assert!(changed.outcome.is_harmless());
+    assert_eq!(nodes(&changed).len(), 3);
+}
+
+#[test]
+fn a_budget_with_another_specification_forgets_its_status() {
+    let dump = full(1).replace("minAvailable: 1, ", "minAvailable: 0, ")
+        + "status: {disruptionsAllowed: 1, currentHealthy: 2, desiredHealthy: 1, expectedPods: 2}\n";
+    let mut what_if = what_if(&dump);
+    what_if.overlay(|inventory| inventory.read(budget("web", 2).as_bytes(), "change")).unwrap().unwrap();
+    what_if.apply(&drain("a")).unwrap();
+    assert_eq!(what_if.run(|_, _| ()).unwrap().outcome.blocked.len(), 1);
 }

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use berth_api::object::{NamespacedName, Pod};
+use berth_api::object::{Condition, NamespacedName, Pod};
 use berth_control::budget::{Budget, Scales};
 use berth_engine::Outcome;
 use berth_input::inventory::Inventory;
 use serde::Serialize;
 
 use super::Steps;
-use crate::simulation::departure::{Contact, Fate, STAYS, unreachable};
+use crate::simulation::departure::{Contact, Fate, unreachable};
 use crate::simulation::state::Simulation;
 use crate::simulation::unadmitted::Unadmitted;
 
@@ -183,8 +183,8 @@ impl Steps<'_> {
         nodes.iter().for_each(|node| _ = self.simulation.nodes.remove(node));
     }
 
-    /// Nodes cannot be reached. Pods that do not tolerate that for so long are created again elsewhere, apart from those of StatefulSets:
-    /// their names are free when a kubelet has ended them.
+    /// Nodes cannot be reached. Pods that do not tolerate that for so long are created again elsewhere, if their controllers do that: those
+    /// of StatefulSets have names that are free when a kubelet has ended them. The others stay, and are not ready.
     pub(super) fn lose_contact(
         &mut self,
         nodes: &[(String, Option<i64>)],
@@ -195,39 +195,25 @@ impl Steps<'_> {
         }
         let seconds: HashMap<&str, Option<i64>> =
             nodes.iter().map(|(node, seconds)| (node.as_str(), *seconds)).collect();
-        let on_nodes = self.on_nodes(|node| seconds.contains_key(node));
-        let on_nodes = on_nodes.into_iter().map(|(at, node)| {
-            let pod = &self.simulation.pods[at].pod;
-            let fate = unreachable(
-                pod,
-                seconds[node.as_str()],
-                self.simulation.cluster.settings().config.feature_gates,
-            );
-            (at, node, fate)
+        let gates = self.simulation.cluster.settings().config.feature_gates;
+        let on_nodes = self.on_nodes(|node| seconds.contains_key(node)).into_iter().map(|(at, node)| {
+            let contact = unreachable(&self.simulation.pods[at].pod, seconds[node.as_str()], gates);
+            (at, node, contact)
         });
-        let on_nodes: Vec<_> = on_nodes.filter(|(_, _, fate)| *fate != Contact::OfNode).collect();
-        let leaving = on_nodes.iter().filter(|(_, _, fate)| *fate != Contact::Stays);
-        leaving.for_each(|(position, ..)| self.simulation.remove_from_node(*position));
-        for (position, node, fate) in on_nodes {
-            match fate {
-                Contact::Stays => {
-                    lost.push((
-                        self.simulation.pods[position].pod.metadata.namespaced_name(),
-                        STAYS.to_owned(),
-                    ));
-                }
-                Contact::Recreated => {
-                    self.leave(position, &node, "has no controller: the unreachable node evicts it", lost);
-                }
-                Contact::Lost(why) => {
-                    lost.push((
-                        self.simulation.pods[position].pod.metadata.namespaced_name(),
-                        why.to_owned(),
-                    ));
-                    self.delete(position);
-                }
-                Contact::OfNode => {}
-            }
+        let (leaving, staying): (Vec<_>, Vec<_>) =
+            on_nodes.partition(|(_, _, contact)| *contact == Contact::Recreated);
+        leaving.iter().for_each(|(position, ..)| self.simulation.remove_from_node(*position));
+        for (position, node, _) in leaving {
+            self.leave(position, &node, "has no controller: the unreachable node evicts it", lost);
+        }
+        for (position, ..) in staying {
+            let pod = &mut self.simulation.pods[position].pod;
+            pod.status.conditions.retain(|condition| condition.condition_type != "Ready");
+            pod.status.conditions.push(Condition {
+                condition_type: "Ready".to_owned(),
+                status: "False".to_owned(),
+                ..Condition::default()
+            });
         }
     }
 
