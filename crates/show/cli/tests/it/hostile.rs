@@ -31,7 +31,7 @@ fn objects(text: &str) -> String {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "p", "namespace": "s", "labels": {"app": "web"}, "ownerReferences": [
-            {"apiVersion": "example.com/v1", "kind": format!("Kind{}", owner.replace(' ', "")), "name": format!("o{owner}"), "uid": "u", "controller": true}]},
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("o{owner}"), "uid": "u", "controller": true}]},
         "spec": {"nodeSelector": {"disk": "hdd"}, "containers": [
             {"name": "c", "image": "i", "resources": {"requests": {"cpu": "5"}}}]},
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": CONTROL, "message": format!("{text}{CONTROL}")}]},
@@ -100,8 +100,7 @@ fn names_of_objects_were_commands_of_the_shell_the_terminal_and_the_log() {
             .collect();
         let called: Vec<Vec<String>> = commands.iter().map(|command| words(command, &folder.0)).collect();
         assert!(!folder.0.join("ran").exists(), "{commands:?}");
-        let owner =
-            format!("kind{}/o{text}{CONTROL}", format!("{text}{CONTROL}").replace(' ', "").to_lowercase());
+        let owner = format!("replicaset/o{text}{CONTROL}");
         for expected in [
             vec!["kubectl", "uncordon", &node],
             vec!["kubectl", "set", "resources", "-n", "s", &owner, "-c", "c", "--requests=cpu=4"],
