@@ -24,7 +24,7 @@ pub(super) fn consumed(requested: &Amounts, shape: &Shape, gates: FeatureGates) 
     shape.capacity.iter().map(amount).collect()
 }
 
-/// Whether a device that nobody uses has the capacity that a request takes.
+/// Whether an unused device has the capacity that a request takes.
 pub(super) fn has_whole_capacity(requested: &Amounts, shape: &Shape, gates: FeatureGates) -> bool {
     consumed(requested, shape, gates).is_some_and(|share| {
         share.iter().all(|(name, amount)| shape.capacity.get(name).is_some_and(|of| *amount <= of.value))

@@ -57,7 +57,7 @@ impl Simulation {
             Err(why) => {
                 self.pods[position].refuse(why);
                 let name = self.pods[position].pod.metadata.namespaced_name();
-                // Nobody tries again to create a pod without a controller.
+                // The creation of a pod without a controller is not tried again.
                 if let Some(key) = key {
                     let waiting = self.creation.waiting.entry(key.clone()).or_default();
                     let next = waiting.last_key_value().map_or(0, |(at, _)| at + 1);

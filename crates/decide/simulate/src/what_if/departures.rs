@@ -33,7 +33,7 @@ pub(super) struct Departures {
 }
 
 impl Departures {
-    /// A node is removed: nobody waits for its drain any more.
+    /// A node is removed, and its drain ends.
     pub(super) fn lose(&mut self, node: String) {
         self.evictions.retain(|eviction| eviction.node != node);
         self.refused.retain(|eviction| eviction.node != node);
