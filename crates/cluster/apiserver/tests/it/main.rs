@@ -22,6 +22,7 @@ mod lists;
 mod permissions;
 mod pods;
 mod quotas;
+mod recorded;
 #[allow(dead_code, reason = "the tests of the module use the rest")]
 #[path = "../../src/webhook/tests/responder.rs"]
 mod responder;

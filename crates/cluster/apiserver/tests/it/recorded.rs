@@ -1,0 +1,238 @@
+//! Requests with the answers of kube-apiserver 1.37.2 (`tests/recorded`), sent in their order to a server with the same gates.
+//!
+//! `different-SERVER.txt` names the requests that are answered otherwise. With `BERTH_UPDATE_GOLDEN` it is written anew, and what differs is
+//! printed: `PATH OURS THEIRS`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader};
+
+use berth_api::feature_gates::{FeatureGates, GateSetting, KubernetesVersion};
+use flate2::read::GzDecoder;
+use http::{HeaderName, HeaderValue, Method, Request};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::support::*;
+
+const V1_37: &[u8] = include_bytes!("../recorded/1.37.jsonl.gz");
+const GATES: &str = include_str!("../recorded/feature-gates.txt");
+const GIVEN_UID: &str = "11111111-2222-4333-8444-555555555555";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Recorded {
+    server: String,
+    name: String,
+    method: String,
+    path: String,
+    body: Value,
+    content_type: Option<String>,
+    accept: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// Values of the answer for later requests, by name: the path to each.
+    #[serde(default)]
+    grab: BTreeMap<String, String>,
+    status: u16,
+    answer: Value,
+    #[serde(default)]
+    warnings: Vec<String>,
+}
+
+/// What is not the same in each run: times of today, identities, versions.
+struct Normal {
+    time: Regex,
+    uid: Regex,
+    version: Regex,
+    age: Regex,
+    today: String,
+}
+
+impl Normal {
+    fn new() -> Normal {
+        let regex = |pattern| Regex::new(pattern).unwrap();
+        Normal {
+            time: regex(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?"),
+            uid: regex("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+            version: regex(
+                r"(Too large resource version: \d+, current: |ResourceVersion in object meta: )\d+",
+            ),
+            age: regex(r"^\d+(s|m|h|d)\d*s?$"),
+            today: jiff::Timestamp::now().to_string()[..10].to_owned(),
+        }
+    }
+
+    fn of(&self, value: Value, path: &str) -> Value {
+        match value {
+            Value::Object(fields) => {
+                let fields = fields.into_iter().filter(|(name, _)| name != "managedFields");
+                let normal = fields.map(|(name, value)| {
+                    let is_in = |parents: &[&str]| parents.iter().any(|parent| path.ends_with(parent));
+                    let value = match name.as_str() {
+                        "resourceVersion" if is_in(&["metadata"]) && value != "" => "<rv>".into(),
+                        "uid" if is_in(&["metadata", "details"]) && value != "" => "<uid>".into(),
+                        "cells" if path.ends_with("rows[]") => self.cells(value),
+                        _ => self.of(value, &format!("{path}.{name}")),
+                    };
+                    (name, value)
+                });
+                normal.collect()
+            }
+            Value::Array(items) => {
+                items.into_iter().map(|item| self.of(item, &format!("{path}[]"))).collect()
+            }
+            Value::String(text) => self.text(&text).into(),
+            other => other,
+        }
+    }
+
+    fn cells(&self, cells: Value) -> Value {
+        let age = |cell: &Value| match cell.as_str() {
+            Some(text) if self.age.is_match(text) => "<age>".into(),
+            _ => cell.clone(),
+        };
+        cells.as_array().into_iter().flatten().map(age).collect()
+    }
+
+    fn text(&self, text: &str) -> String {
+        let text = self.time.replace_all(text, |found: &regex::Captures<'_>| {
+            if found[0].starts_with(&self.today) { "<time>".to_owned() } else { found[0].to_owned() }
+        });
+        let text = self.uid.replace_all(
+            &text,
+            |found: &regex::Captures<'_>| {
+                if &found[0] == GIVEN_UID { GIVEN_UID } else { "<uid>" }
+            },
+        );
+        self.version.replace_all(&text, "$1<rv>").into_owned()
+    }
+}
+
+/// Each leaf by its path.
+fn leaves(value: &Value, path: String, into: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            fields.iter().for_each(|(name, value)| leaves(value, format!("{path}.{name}"), into));
+        }
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().enumerate().for_each(|(i, item)| leaves(item, format!("{path}[{i}]"), into));
+        }
+        leaf => drop(into.insert(path, leaf.clone())),
+    }
+}
+
+fn filled(text: &str, grabbed: &BTreeMap<String, String>) -> String {
+    grabbed
+        .iter()
+        .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{{{name}}}}}"), value))
+}
+
+/// What differs from the recorded answer: `PATH OURS THEIRS`.
+async fn difference(
+    client: &Client,
+    recorded: &Recorded,
+    normal: &Normal,
+    grabbed: &mut BTreeMap<String, String>,
+) -> Vec<String> {
+    let body = match &recorded.body {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        object => object.to_string(),
+    };
+    let mut request = Request::builder()
+        .method(recorded.method.parse::<Method>().unwrap())
+        .uri(filled(&recorded.path, grabbed))
+        .body(kube::client::Body::from(filled(&body, grabbed).into_bytes()))
+        .unwrap();
+    let accept = recorded.accept.as_deref().unwrap_or("application/json");
+    let content_type = recorded.content_type.as_deref().map(|content_type| ("content-type", content_type));
+    let own = recorded.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in own.chain([("accept", accept)]).chain(content_type) {
+        request
+            .headers_mut()
+            .insert(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
+    }
+    let response = client.send(request).await.unwrap();
+    let status = response.status().as_u16();
+    let told = response.headers().get_all("warning").iter();
+    let warnings: Vec<String> = told.map(|value| value.to_str().unwrap().to_owned()).collect();
+    let bytes = response.into_body().collect_bytes().await.unwrap();
+    let text = || serde_json::json!({"_text": String::from_utf8_lossy(&bytes)});
+    let answer: Value = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
+    for (name, path) in &recorded.grab {
+        let found = answer.pointer(&format!("/{}", path.replace('.', "/")));
+        let found = found.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        grabbed.insert(name.clone(), found.unwrap_or_else(|| "NONE".to_owned()));
+    }
+    let (mut ours, mut theirs) = (BTreeMap::new(), BTreeMap::new());
+    leaves(&normal.of(answer, ""), String::new(), &mut ours);
+    leaves(&normal.of(recorded.answer.clone(), ""), String::new(), &mut theirs);
+    let mut differences = Vec::new();
+    if status != recorded.status {
+        differences.push(format!("status {status} {}", recorded.status));
+    }
+    let paths: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    let shown = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), Value::to_string);
+    for path in paths {
+        if ours.get(path) != theirs.get(path) {
+            differences.push(format!("{path} {} {}", shown(ours.get(path)), shown(theirs.get(path))));
+        }
+    }
+    let warned = |warnings: &[String]| warnings.iter().map(|text| normal.text(text)).collect::<Vec<_>>();
+    if warned(&warnings) != warned(&recorded.warnings) {
+        differences.push(format!("warnings {warnings:?} {:?}", recorded.warnings));
+    }
+    differences
+}
+
+async fn replay(server: &str, gates: &str) {
+    let settings: Vec<GateSetting> = gates
+        .split(',')
+        .filter(|gate| !gate.is_empty())
+        .map(|gate| GateSetting::parse(gate).unwrap())
+        .collect();
+    let running = server_with(FeatureGates::new(KubernetesVersion::V1_37, &settings)).await;
+    let client = admin(&running);
+    let (normal, mut grabbed) = (Normal::new(), BTreeMap::new());
+    let lines = BufReader::new(GzDecoder::new(V1_37)).lines();
+    let recorded = lines.map(|line| serde_json::from_str::<Recorded>(&line.unwrap()).unwrap());
+    let mut found = Vec::new();
+    for recorded in recorded.filter(|recorded| recorded.server == server) {
+        let differences = difference(&client, &recorded, &normal, &mut grabbed).await;
+        if !differences.is_empty() {
+            println!("## {server} {}\n{}", recorded.name, differences.join("\n"));
+            found.push(recorded.name);
+        }
+    }
+    let (path, names) = (format!("{DIRECTORY}/different-{server}.txt"), format!("{}\n", found.join("\n")));
+    if std::env::var_os("BERTH_UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, names).unwrap();
+    } else {
+        assert_eq!(
+            names,
+            std::fs::read_to_string(&path).unwrap(),
+            "{path}: BERTH_UPDATE_GOLDEN=1 writes it anew"
+        );
+    }
+}
+
+/// Where the requests are that differ, by server.
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded");
+
+#[tokio::test]
+async fn requests_with_all_gates_are_answered_as_by_kube_apiserver() {
+    replay("gates", GATES.trim()).await;
+}
+
+#[tokio::test]
+async fn requests_with_default_gates_are_answered_as_by_kube_apiserver() {
+    replay("default", "").await;
+}
+
+#[tokio::test]
+async fn requests_with_generic_workloads_are_answered_as_by_kube_apiserver() {
+    replay("genericworkload", "GenericWorkload=true").await;
+}
