@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::definitions::{self, referred};
 use crate::resource::{CustomSchema, Resource};
+use crate::semantics;
 use crate::types::{Field, ListType, MapKey, Patch, Scalar, Struct, Type, TypeId};
 
 /// Group, version and kind.
@@ -140,7 +141,8 @@ impl Builder<'_> {
                         let required = required.iter().any(|required| required == name);
                         (name.clone(), Field::new(self.of(schema), patch_of(schema), required))
                     };
-                    Type::Struct(Struct::new(name, properties.iter().map(field), atomic, false))
+                    let of = Struct::new(name, properties.iter().map(field), atomic, false);
+                    Type::Struct(of.with_encoded(semantics::encoded(name)))
                 } else if schema["additionalProperties"].is_object() {
                     Type::Map { values: self.of(&schema["additionalProperties"]), atomic }
                 } else if name.is_empty() {

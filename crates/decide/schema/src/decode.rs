@@ -54,6 +54,32 @@ pub fn prune(ty: &Type, object: &mut Value) -> Vec<String> {
     reader.unknown
 }
 
+/// Adds the fields that Kubernetes writes even if they are empty, to an object that has been read as its type.
+pub fn complete(ty: &Type, object: &mut Value) {
+    match (ty, object) {
+        (Type::Struct(of), Value::Object(fields)) => {
+            for (name, empty) in of.encoded() {
+                if !fields.contains_key(*name) {
+                    fields.insert((*name).to_owned(), empty.clone());
+                }
+            }
+            for (name, value) in fields.iter_mut().filter(|(_, value)| value.is_object() || value.is_array())
+            {
+                if let Some(field) = of.field(name) {
+                    complete(field.ty(), value);
+                }
+            }
+        }
+        (Type::Map { values, .. }, Value::Object(entries)) => {
+            entries.values_mut().for_each(|value| complete(values.get(), value));
+        }
+        (Type::List { items, .. }, Value::Array(list)) => {
+            list.iter_mut().for_each(|item| complete(items.get(), item));
+        }
+        _ => {}
+    }
+}
+
 /// Drops the null terms of a node selector of the proposals: they match no node, and empty ones match every node. Terms are
 /// ORed, and without any the selector matches no node.
 fn drop_null_terms(selector: &mut Value) {

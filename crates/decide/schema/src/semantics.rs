@@ -12,10 +12,23 @@ use serde_json::{Value, json};
 /// The attributes of definitions, by name without `io.k8s.`.
 fn table() -> &'static FxHashMap<&'static str, &'static str> {
     static TABLE: OnceLock<FxHashMap<&str, &str>> = OnceLock::new();
-    TABLE.get_or_init(|| {
-        let lines = include_str!("semantics.txt").lines().filter(|line| !line.starts_with('#'));
-        lines.filter_map(|line| line.split_once(' ')).collect()
-    })
+    TABLE.get_or_init(|| rows(include_str!("semantics.txt")))
+}
+
+/// The fields of a definition that Kubernetes writes even if they are empty (`encoded.txt`), and whether they are `null` then.
+pub(super) fn encoded(definition: &str) -> impl Iterator<Item = (&'static str, bool)> {
+    static TABLE: OnceLock<FxHashMap<&str, &str>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| rows(include_str!("encoded.txt")));
+    let row =
+        definition.strip_prefix("io.k8s.").and_then(|short| table.get(short)).copied().unwrap_or_default();
+    let (empty, null) = row.split_once("null:").unwrap_or((row, ""));
+    let null = null.split_whitespace().map(|field| (field, true));
+    empty.split_whitespace().map(|field| (field, false)).chain(null)
+}
+
+/// The lines of a table by their first word.
+fn rows(table: &'static str) -> FxHashMap<&'static str, &'static str> {
+    table.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(' ')).collect()
 }
 
 /// Optional list keys and their defaults.
@@ -65,6 +78,18 @@ fn annotate_field(property: &mut Value, attribute: &str) {
 mod tests {
     use super::*;
     use crate::definitions;
+
+    #[test]
+    fn every_encoded_field_exists() {
+        let all = definitions::generate(|_| true);
+        for (definition, _) in rows(include_str!("encoded.txt")) {
+            let name = format!("io.k8s.{definition}");
+            let schema = all.get(&name).unwrap_or_else(|| panic!("UNKNOWN {definition}"));
+            for (field, _) in encoded(&name) {
+                assert!(schema["properties"][field].is_object(), "{definition}.{field}");
+            }
+        }
+    }
 
     #[test]
     fn every_row_names_a_field_that_exists() {

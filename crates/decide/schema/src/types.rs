@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
+use crate::decode::zero;
+
 /// A type of the API. Those of built-in kinds live as long as the process, and are built on first use; those of custom
 /// resources live as long as their schema.
 #[derive(Debug)]
@@ -56,6 +58,8 @@ pub struct Struct {
     /// Name of the definition, such as `io.k8s.api.core.v1.PodSpec`.
     pub name: String,
     fields: FxHashMap<String, Field>,
+    /// The fields that Kubernetes writes even if they are empty; those without a value of their own are `null` then.
+    encoded: Vec<(&'static str, Value)>,
     /// Whether apply replaces it as a whole.
     pub atomic: bool,
     /// Whether it may have other fields, of any type.
@@ -163,7 +167,27 @@ impl Struct {
         atomic: bool,
         open: bool,
     ) -> Struct {
-        Struct { name: name.to_owned(), fields: fields.into_iter().collect(), atomic, open }
+        Struct {
+            name: name.to_owned(),
+            fields: fields.into_iter().collect(),
+            encoded: Vec::new(),
+            atomic,
+            open,
+        }
+    }
+
+    pub(crate) fn with_encoded(mut self, fields: impl Iterator<Item = (&'static str, bool)>) -> Struct {
+        let empty = |(name, is_null): (&'static str, bool)| {
+            let field = self.fields.get(name)?;
+            Some((name, if is_null { Value::Null } else { zero(field.ty()) }))
+        };
+        self.encoded = fields.filter_map(empty).collect();
+        self
+    }
+
+    /// The fields that Kubernetes writes even if they are empty, and what it writes then.
+    pub(crate) fn encoded(&self) -> &[(&'static str, Value)] {
+        &self.encoded
     }
 
     pub fn field(&self, name: &str) -> Option<&Field> {

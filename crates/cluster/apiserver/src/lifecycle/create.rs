@@ -31,7 +31,15 @@ pub fn prepare_create(
     strategy.default(value);
     limit_range::set_defaults(context, resource, value);
     strategy.prepare_create(context, value);
+    complete(resource, value);
     Ok(())
+}
+
+/// Adds the fields that kube-apiserver writes even if they are empty.
+pub(super) fn complete(resource: &Resource, value: &mut Value) {
+    if let Some(ty) = resource.ty() {
+        berth_schema::complete(&ty, value);
+    }
 }
 
 /// Sets the defaults of the kind in an object.

@@ -4,6 +4,7 @@ use berth_rules::admission::Operation;
 use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, Resource};
 use serde_json::Value;
 
+use super::create::complete;
 use super::{limit_range, node_restriction};
 use crate::kinds;
 use crate::request::Status;
@@ -24,6 +25,7 @@ pub fn prepare_update(
     let strategy = kinds::strategy(resource);
     metadata::keep_fixed(resource, subresource, new, old)?;
     strategy.prepare_update(context, subresource, new, old);
+    complete(resource, new);
     if kinds::has_generation(resource) {
         metadata::count_generation(new, old);
     }

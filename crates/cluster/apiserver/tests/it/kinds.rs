@@ -48,6 +48,7 @@ fn needed(kind: &str) -> (&'static str, Value) {
             json!({"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}}),
         ),
         "IPAddress" => ("10.1.2.3", json!({"spec": {"parentRef": {"resource": "services", "name": "s"}}})),
+        "FlowSchema" => ("sample", json!({"spec": {"priorityLevelConfiguration": {"name": "p"}}})),
         "Job" => ("sample", json!({"spec": {"template": job}})),
         "MutatingAdmissionPolicy" => (
             "sample",

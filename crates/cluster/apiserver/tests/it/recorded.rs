@@ -9,7 +9,6 @@ use std::io::{BufRead as _, BufReader};
 use berth_api::feature_gates::{FeatureGates, GateSetting, KubernetesVersion};
 use flate2::read::GzDecoder;
 use http::{HeaderName, HeaderValue, Method, Request};
-use http_body_util::BodyExt as _;
 use kube::Client;
 use regex::Regex;
 use serde::Deserialize;
