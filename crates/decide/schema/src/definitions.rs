@@ -53,6 +53,7 @@ pub(super) fn generate(chosen: impl Fn(&GeneratedType) -> bool) -> Map<String, V
     generator.subschema_for::<meta::ListMeta>();
     generator.subschema_for::<meta::ObjectMeta>();
     let mut definitions = generator.take_definitions(false);
+    add_later_fields(&mut definitions);
     for (name, definition) in &mut definitions {
         add_proposed_fields(name, definition);
         if name.starts_with("io.k8s.api.scheduling.") && name.ends_with("PodGroupSpec") {
@@ -66,6 +67,47 @@ pub(super) fn generate(chosen: impl Fn(&GeneratedType) -> bool) -> Map<String, V
     }
     add_proposed_definitions(&mut definitions);
     definitions
+}
+
+/// Adds the fields of `added_1_37.txt`, and the definitions that they refer to.
+fn add_later_fields(definitions: &mut Map<String, Value>) {
+    let rows = include_str!("added_1_37.txt").lines().filter(|line| !line.starts_with('#'));
+    for row in rows {
+        let mut words = row.split(' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (definition, field, ty) = (format!("io.k8s.{}", word()), word(), word());
+        let Some(of) = definitions.get_mut(&definition) else { continue };
+        let name = field.trim_end_matches('!');
+        of["properties"][name] = later_type(ty);
+        if field != name {
+            let required = of["required"].as_array().cloned().unwrap_or_default();
+            of["required"] = required.into_iter().chain([json!(name)]).collect();
+        }
+        let referred = ty.rsplit(']').next().filter(|ty| ty.contains('.'));
+        if let Some(referred) = referred
+            .map(|ty| format!("io.k8s.{ty}"))
+            .filter(|ty| ty.contains(".api.") && !definitions.contains_key(ty))
+        {
+            definitions.insert(referred, json!({"type": "object", "properties": {}}));
+        }
+    }
+}
+
+fn later_type(ty: &str) -> Value {
+    if let Some(items) = ty.strip_prefix("[]") {
+        return json!({"type": "array", "items": later_type(items)});
+    }
+    if let Some(values) = ty.strip_prefix("map[]") {
+        return json!({"type": "object", "additionalProperties": later_type(values)});
+    }
+    match ty {
+        "string" => json!({"type": "string"}),
+        "bool" => json!({"type": "boolean"}),
+        "int32" | "int64" => json!({"type": "integer", "format": ty}),
+        "quantity" => json!({"$ref": format!("{REFERENCE}io.k8s.apimachinery.pkg.api.resource.Quantity")}),
+        "time" => json!({"$ref": format!("{REFERENCE}io.k8s.apimachinery.pkg.apis.meta.v1.Time")}),
+        definition => json!({"$ref": format!("{REFERENCE}io.k8s.{definition}")}),
+    }
 }
 
 /// The definition that a schema refers to, directly or as the only member of `allOf`.

@@ -31,6 +31,7 @@ const POD: &[(&str, Support)] = &[
     ("dnsConfig", Irrelevant(NETWORK)),
     ("dnsPolicy", Irrelevant(NETWORK)),
     ("enableServiceLinks", Irrelevant(KUBELET)),
+    ("evictionResponders", Irrelevant("who is asked before an eviction")),
     ("ephemeralContainers", Irrelevant("added to running pods; they request no resources")),
     ("hostAliases", Irrelevant(NETWORK)),
     ("hostIPC", Irrelevant(SECURITY)),
