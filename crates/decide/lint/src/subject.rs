@@ -1,6 +1,8 @@
 //! The objects that rules are about: any object, and those with pods.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::collections::HashMap;
 
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Affinity, Pod, RuntimeClass, Toleration};
@@ -110,6 +112,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) errors: Vec<FieldError>,
     /// Why its admission refuses the pod.
     pub(crate) denied: Option<String>,
+    /// See [`Subject::own_match_label_key`]: by the path of the term, once it is asked for.
+    pub(crate) own_keys: OnceCell<HashMap<String, &'static str>>,
 }
 
 impl<'a> Subject<'a> {
@@ -173,7 +177,19 @@ impl<'a> Subject<'a> {
         };
         let rules = PodRules::parse(&pod, admission.extensions);
         let added = AddedLabels::default();
-        Subject { object, kind, template, written, added, pod, rules, replicas, errors, denied }
+        Subject {
+            object,
+            kind,
+            template,
+            written,
+            added,
+            pod,
+            rules,
+            replicas,
+            errors,
+            denied,
+            own_keys: OnceCell::new(),
+        }
     }
 
     /// The path of a field of the pod in the object.

@@ -91,10 +91,17 @@ impl Subject<'_> {
 
     /// A key in the `matchLabelKeys` of a term whose values the controllers choose for each workload.
     pub(crate) fn own_match_label_key(&self, path: &str) -> Option<&'static str> {
-        let mut keys = self.added.keys.iter().filter(|key| is_of_one_workload(key)).peekable();
-        keys.peek()?;
-        let (_, written) = self.written_terms().into_iter().find(|(written, _)| written == path)?;
-        keys.find(|key| written.match_label_keys.iter().any(|listed| listed == **key)).copied()
+        let own_keys = self.own_keys.get_or_init(|| {
+            let keys: Vec<_> = self.added.keys.iter().filter(|key| is_of_one_workload(key)).collect();
+            let terms = if keys.is_empty() { Vec::new() } else { self.written_terms() };
+            let own = |(path, term): (String, PodAffinityTerm)| {
+                let key =
+                    keys.iter().find(|key| term.match_label_keys.iter().any(|listed| listed == **key))?;
+                Some((path, **key))
+            };
+            terms.into_iter().filter_map(own).collect()
+        });
+        own_keys.get(path).copied()
     }
 
     /// The requirements of node terms on labels as written: path, whether the term is required, and the requirement.

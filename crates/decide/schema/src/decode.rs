@@ -136,7 +136,7 @@ impl Reader {
             (Type::Map { values, .. }, Value::Object(entries)) => {
                 for (key, value) in entries {
                     if value.is_null() {
-                        *value = zero(values.get());
+                        *value = values.get().zero();
                     }
                     self.value(values.get(), value, &Path::Field(path, key), owner)?;
                 }
@@ -145,7 +145,7 @@ impl Reader {
             (Type::List { items, .. }, Value::Array(list)) => {
                 for (index, item) in list.iter_mut().enumerate() {
                     if item.is_null() {
-                        *item = zero(items.get());
+                        *item = items.get().zero();
                     }
                     self.value(items.get(), item, &Path::Index(path, index), owner)?;
                 }
@@ -219,22 +219,6 @@ impl Reader {
             self.unknown_bytes += path.len();
             self.unknown.push(path);
         }
-    }
-}
-
-/// The value for a `null` among items or entries.
-pub(super) fn zero(ty: &Type) -> Value {
-    match ty {
-        Type::Any => Value::Null,
-        Type::Struct(_) | Type::Map { .. } => Value::Object(Map::new()),
-        Type::List { .. } => Value::Array(Vec::new()),
-        Type::Scalar(scalar) => match scalar {
-            Scalar::String | Scalar::Bytes => Value::from(""),
-            Scalar::Int32 | Scalar::Int64 | Scalar::Number | Scalar::IntOrString => Value::from(0),
-            Scalar::Boolean => Value::from(false),
-            Scalar::Quantity => Value::from("0"),
-            Scalar::Time | Scalar::MicroTime => Value::Null,
-        },
     }
 }
 

@@ -4,9 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
-use serde_json::Value;
-
-use crate::decode::zero;
+use serde_json::{Map, Value};
 
 /// A type of the API. Those of built-in kinds live as long as the process, and are built on first use; those of custom
 /// resources live as long as their schema.
@@ -179,7 +177,7 @@ impl Struct {
     pub(crate) fn with_encoded(mut self, fields: impl Iterator<Item = (&'static str, bool)>) -> Struct {
         let empty = |(name, is_null): (&'static str, bool)| {
             let field = self.fields.get(name)?;
-            Some((name, if is_null { Value::Null } else { zero(field.ty()) }))
+            Some((name, if is_null { Value::Null } else { field.ty().zero() }))
         };
         self.encoded = fields.filter_map(empty).collect();
         self
@@ -206,6 +204,22 @@ impl Struct {
 }
 
 impl Type {
+    /// The value for a `null` among items or entries, or for a field that is always written.
+    pub(crate) fn zero(&self) -> Value {
+        match self {
+            Type::Any => Value::Null,
+            Type::Struct(_) | Type::Map { .. } => Value::Object(Map::new()),
+            Type::List { .. } => Value::Array(Vec::new()),
+            Type::Scalar(scalar) => match scalar {
+                Scalar::String | Scalar::Bytes => Value::from(""),
+                Scalar::Int32 | Scalar::Int64 | Scalar::Number | Scalar::IntOrString => Value::from(0),
+                Scalar::Boolean => Value::from(false),
+                Scalar::Quantity => Value::from("0"),
+                Scalar::Time | Scalar::MicroTime => Value::Null,
+            },
+        }
+    }
+
     /// The type of a field of an object; a map's values all have one type. `None` if there is no such field.
     pub fn child(&self, name: &str) -> Option<&Type> {
         match self {

@@ -22,6 +22,7 @@ pub mod lease;
 pub mod ledger;
 mod outage_log;
 pub mod rate_limit;
+mod server_certificate;
 pub mod serving;
 mod transport;
 pub mod watch;

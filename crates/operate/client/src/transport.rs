@@ -15,6 +15,8 @@ use kube::client::{Body, ConfigExt as _};
 use tower::util::BoxService;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _, service_fn};
 
+use crate::server_certificate;
+
 /// A shared connection on which nothing arrives for this long is probed, and closed if there is no answer in time: together
 /// less than the renew deadline of a lease, so that a leader whose server is gone finds another one behind the same address.
 const PROBE_INTERVAL: Duration = Duration::from_secs(3);
@@ -48,6 +50,9 @@ pub(crate) fn http_service(config: &kube::Config) -> Result<HttpService, kube::E
 /// A pool of connections with the first of these protocols that the server speaks; HTTP/1.1 if there are none.
 fn http_client(config: &kube::Config, protocols: &[&[u8]]) -> Result<HttpClient, kube::Error> {
     let mut tls = config.rustls_client_config()?;
+    if let (Some(listed), false) = (&config.root_cert, config.accept_invalid_certs) {
+        server_certificate::trust(&mut tls, listed).map_err(|e| kube::Error::Service(Box::new(e)))?;
+    }
     tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     let name: Arc<dyn ResolveServerName + Send + Sync> = match config.tls_server_name.clone() {
         None => Arc::new(DefaultServerNameResolver::default()),

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use berth_serve::with_sources;
 use bytes::Bytes;
@@ -234,9 +233,7 @@ impl Webhooks {
         let mut config = Config::new(endpoint.origin.parse().map_err(|error| format!("{error}"))?);
         config.root_cert = Some(endpoint.roots.clone()).filter(|roots| !roots.is_empty());
         config.tls_server_name.clone_from(&endpoint.server_name);
-        config.connect_timeout = Some(Duration::from_secs(30));
-        config.default_retry = false;
-        let client = Client::try_from(config).map_err(|error| with_sources(&error))?;
+        let client = berth_client::connect::client(config).map_err(|error| with_sources(&error))?;
         if clients.len() >= MAX_CLIENTS {
             clients.clear();
         }

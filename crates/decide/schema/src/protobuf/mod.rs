@@ -271,7 +271,7 @@ fn read_entry(values: &Type, entry: &[u8], map: &mut Map<String, Value>) -> Resu
             _ => {}
         }
     }
-    map.insert(key, value.unwrap_or_else(|| super::decode::zero(values)));
+    map.insert(key, value.unwrap_or_else(|| values.zero()));
     Ok(())
 }
 

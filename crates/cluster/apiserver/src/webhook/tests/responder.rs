@@ -93,19 +93,22 @@ impl Responder {
     }
 }
 
-/// A self-signed certificate and its `caBundle`.
+/// A self-signed certificate, which may sign others as those of `openssl req -x509`, and its `caBundle`.
 fn certificate() -> (TlsAcceptor, String) {
     let names = ["127.0.0.1", "hook.default.svc"].map(str::to_owned);
-    let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let mut params = rcgen::CertificateParams::new(names).expect("names");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let signing_key = rcgen::KeyPair::generate().expect("a key");
+    let cert = params.self_signed(&signing_key).expect("a certificate");
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
+        .with_single_cert(vec![cert.der().clone()], key)
         .expect("a configuration");
-    let bundle = base64::engine::general_purpose::STANDARD.encode(made.cert.pem());
+    let bundle = base64::engine::general_purpose::STANDARD.encode(cert.pem());
     (TlsAcceptor::from(Arc::new(config)), bundle)
 }
 
