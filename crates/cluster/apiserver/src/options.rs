@@ -23,6 +23,9 @@ pub struct ServerOptions {
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
     pub feature_gates: FeatureGates,
+    /// Whether new nodes get the taint `node.kubernetes.io/not-ready`, which the node lifecycle controller removes from ready nodes
+    /// (the admission plugin TaintNodesByCondition).
+    pub taints_new_nodes: bool,
     pub limits: Limits,
     pub storage: StorageOptions,
     /// How long an Event is kept after its last change.
@@ -39,6 +42,7 @@ impl fmt::Debug for ServerOptions {
             .field("kubeconfig", &self.kubeconfig)
             .field("extensions", &self.extensions)
             .field("feature_gates", &self.feature_gates)
+            .field("taints_new_nodes", &self.taints_new_nodes)
             .field("limits", &self.limits)
             .field("storage", &self.storage)
             .field("event_ttl", &self.event_ttl)
@@ -103,6 +107,7 @@ impl Default for ServerOptions {
             kubeconfig: None,
             extensions: true,
             feature_gates: FeatureGates::default(),
+            taints_new_nodes: false,
             limits: Limits::default(),
             storage: StorageOptions::default(),
             event_ttl: Duration::from_secs(3600),

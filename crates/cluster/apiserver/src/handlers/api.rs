@@ -25,6 +25,8 @@ pub struct Api {
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
     pub feature_gates: FeatureGates,
+    /// Whether new nodes are tainted until they are ready.
+    pub taints_new_nodes: bool,
     /// Ends watches.
     pub stop: CancellationToken,
 }
@@ -32,8 +34,8 @@ pub struct Api {
 impl Api {
     /// The circumstances of a user's request that names a version of the API.
     pub fn context<'a>(&'a self, user: &'a User, version: &'a str) -> Context<'a> {
-        let Api { extensions, feature_gates, .. } = *self;
-        Context { lookup: self, user, extensions, feature_gates, version }
+        let Api { extensions, feature_gates, taints_new_nodes, .. } = *self;
+        Context { lookup: self, user, extensions, feature_gates, taints_new_nodes, version }
     }
 }
 

@@ -12,9 +12,9 @@ use super::api::Api;
 use super::reply::Reply;
 use super::{fields, sent};
 use crate::lifecycle;
-use crate::request::{ApiRequest, Cause, Status};
+use crate::request::{ApiRequest, Status};
 use crate::store::{Change, Json, Write, WriteError};
-use crate::strategy::fields::is_empty;
+use crate::strategy::fields::{is_empty, text};
 use crate::strategy::{add_labels, add_topology_labels, now};
 
 const ATTEMPTS: usize = 64;
@@ -28,6 +28,10 @@ const BOUND: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"statu
 pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let dry_run = sent::is_dry_run(&request.query)?;
     let mut binding = sent::parse_object(&request.headers, &request.body)?;
+    // Beside the pod, the binding itself names it.
+    if !request.info.name.is_empty() {
+        sent::names_object(request, "Binding", &binding)?;
+    }
     sent::agree_with_path(request, "", "v1", "Binding", &mut binding)?;
     let mut warnings = Vec::new();
     fields::read(request, ("", "v1", "Binding"), &mut binding, &[], &mut warnings)?;
@@ -38,7 +42,7 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
     api.admission.validate(request, act, Some(&binding), &mut warnings).await?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let pods = &PODS;
-    let node = target(&binding, &name)?;
+    let node = target(&binding)?;
     let n_warnings = warnings.len();
     for _ in 0..ATTEMPTS {
         warnings.truncate(n_warnings);
@@ -52,13 +56,11 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
         ] {
             let wanted = binding["metadata"][field].as_str().unwrap_or_default();
             if !wanted.is_empty() && wanted != is {
-                let why = format!(
-                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}"
-                );
-                return Err(Status::conflict(pods, &name, &why));
+                return Err(Status::precondition(pods, (namespace, &name), what, wanted, &is));
             }
         }
-        set_node(&mut pod, &binding, &node).map_err(|why| Status::conflict(pods, &name, &why))?;
+        set_node(&mut pod, &binding, &node)
+            .map_err(|why| Status::conflict_on("pods/binding", "", &name, &why))?;
         if !is_empty(&binding["metadata"]["annotations"]) {
             let context = api.context(&request.user, pods.version);
             lifecycle::admit_update(
@@ -88,20 +90,24 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
     Err(Status::modified(pods, &name))
 }
 
-fn target(binding: &Value, name: &str) -> Result<String, Box<Status>> {
+/// The node of a binding. Problems of it are no status of the API: kube-apiserver answers them as internal errors, with nothing
+/// but their text.
+fn target(binding: &Value) -> Result<String, Box<Status>> {
     let target = &binding["target"];
-    let invalid = |reason: &str, field: &str, message: String| {
-        let cause = Cause { reason: reason.to_owned(), message, field: field.to_owned() };
-        Err(Status::invalid_kind("", "Binding", name, vec![cause]))
-    };
-    let kind = target["kind"].as_str().unwrap_or_default();
+    let (kind, node) = (text(target, "/kind"), text(target, "/name"));
+    let mut problems = Vec::new();
     if !matches!(kind, "" | "Node") {
-        let message = format!("Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
-        return invalid("FieldValueNotSupported", "target.kind", message);
+        problems.push(format!(
+            r#"target.kind: Unsupported value: {kind:?}: supported values: "Node", "<empty>""#
+        ));
     }
-    match target["name"].as_str() {
-        Some(node) if !node.is_empty() => Ok(node.to_owned()),
-        _ => invalid("FieldValueRequired", "target.name", "Required value".to_owned()),
+    if node.is_empty() {
+        problems.push("target.name: Required value".to_owned());
+    }
+    match problems.as_slice() {
+        [] => Ok(node.to_owned()),
+        [one] => Err(Status::new(StatusCode::INTERNAL_SERVER_ERROR, "", one)),
+        all => Err(Status::new(StatusCode::INTERNAL_SERVER_ERROR, "", format!("[{}]", all.join(", ")))),
     }
 }
 

@@ -38,6 +38,47 @@ pub fn shown(resource: &Resource, object: &Object) -> Bytes {
     }
 }
 
+/// Writes the items of a list of a resource, in its served form. As by kube-apiserver, those of a built-in kind have no
+/// `apiVersion` and `kind`: the list says them.
+pub struct Items {
+    resource: &'static Resource,
+    /// How the texts of most objects begin.
+    starts: [String; 2],
+}
+
+impl Items {
+    pub fn new(resource: &'static Resource) -> Items {
+        let (version, kind) = (resource.api_version(), resource.kind);
+        let starts = [
+            format!(r#"{{"apiVersion":"{version}","kind":"{kind}","#),
+            format!(r#"{{"kind":"{kind}","apiVersion":"{version}","#),
+        ];
+        Items { resource, starts }
+    }
+
+    pub fn write(&self, object: &Object, out: &mut Vec<u8>) {
+        let text = object.text();
+        let is_stored = is_stored_form(self.resource);
+        if self.resource.custom.is_some() {
+            return match is_stored {
+                true => text.write(out),
+                false => out.extend_from_slice(&shown(self.resource, object)),
+            };
+        }
+        let own = text.own_part();
+        if is_stored && let Some(start) = self.starts.iter().find(|start| own.starts_with(start.as_bytes())) {
+            out.push(b'{');
+            return text.write_range(out, start.len(), text.len());
+        }
+        let mut value = shown_value(self.resource, object.value());
+        if let Some(fields) = value.as_object_mut() {
+            fields.retain(|name, _| !matches!(name.as_str(), "apiVersion" | "kind"));
+        }
+        // A JSON value serializes into memory without failing.
+        drop(serde_json::to_writer(out, &value));
+    }
+}
+
 /// An object in the resource's served form.
 pub fn shown_value(resource: &Resource, value: Value) -> Value {
     if resource.custom.is_some() {

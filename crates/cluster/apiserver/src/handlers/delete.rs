@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use berth_schema::resource::{
-    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource, SERVICE_ACCOUNTS, SERVICES,
+    CSI_DRIVERS, CSI_NODES, DEVICE_CLASSES, JOBS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
+    POD_TEMPLATES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_QUOTAS, RESOURCE_SLICES,
+    Resource, SERVICE_ACCOUNTS, SERVICES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUME_ATTRIBUTES_CLASSES,
 };
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -38,8 +40,8 @@ fn read_options(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
             dry_run: sent::is_dry_run(query)?,
             ..DeleteOptions::default()
         };
-    if query.flag("orphanDependents")? == Some(true) {
-        options.propagation_policy = Some("Orphan".to_owned());
+    if let Some(orphans) = query.flag("orphanDependents")? {
+        options.set_orphan_dependents(orphans);
     }
     if !request.body.is_empty() {
         let body = sent::parse_object(&request.headers, &request.body)?;
@@ -68,7 +70,7 @@ pub enum Deleted {
 pub async fn delete(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let options = read_options(request)?;
     let info = &request.info;
-    let mut warnings = Vec::new();
+    let mut warnings = orphan_warning(info.resource, &options);
     let deleted = delete_object(api, request, &info.namespace, &info.name, &options, &mut warnings).await?;
     let reply = match deleted {
         Deleted::Gone(object) if !RETURNED.iter().any(|r| std::ptr::eq(*r, info.resource)) => {
@@ -80,9 +82,34 @@ pub async fn delete(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status
     Ok(reply.with_warnings(warnings))
 }
 
+/// Jobs leave their pods behind, which is not what most users expect.
+fn orphan_warning(resource: &Resource, options: &DeleteOptions) -> Vec<String> {
+    let warning = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
+                   or set propagationPolicy=Orphan to suppress this warning";
+    let is_due = *resource == JOBS && options.propagation_policy.is_none();
+    is_due.then(|| warning.to_owned()).into_iter().collect()
+}
+
 /// Resources whose deletion answers the object, as upstream does, instead of a status.
-static RETURNED: [&Resource; 5] =
-    [&PODS, &SERVICES, &SERVICE_ACCOUNTS, &PERSISTENT_VOLUMES, &PERSISTENT_VOLUME_CLAIMS];
+static RETURNED: [&Resource; 17] = [
+    &CSI_DRIVERS,
+    &CSI_NODES,
+    &DEVICE_CLASSES,
+    &NAMESPACES,
+    &PERSISTENT_VOLUMES,
+    &PERSISTENT_VOLUME_CLAIMS,
+    &PODS,
+    &POD_TEMPLATES,
+    &RESOURCE_CLAIMS,
+    &RESOURCE_CLAIM_TEMPLATES,
+    &RESOURCE_QUOTAS,
+    &RESOURCE_SLICES,
+    &SERVICES,
+    &SERVICE_ACCOUNTS,
+    &STORAGE_CLASSES,
+    &VOLUME_ATTACHMENTS,
+    &VOLUME_ATTRIBUTES_CLASSES,
+];
 
 /// Answers the deletion of all selected objects.
 ///
@@ -94,7 +121,7 @@ pub async fn delete_collection(api: &Api, request: &ApiRequest) -> Result<Reply,
     let filter = read_options::filter(&api.store, info, &request.query)?;
     let (revision, objects) = api.store.list(stored(info)?, &filter);
     let mut deleted = Vec::new();
-    let mut warnings = Vec::new();
+    let mut warnings = orphan_warning(info.resource, &options);
     for object in objects {
         let (namespace, name) = (object.facts.namespace(), object.facts.name());
         match delete_object(api, request, namespace, name, &options, &mut warnings).await {
@@ -108,10 +135,8 @@ pub async fn delete_collection(api: &Api, request: &ApiRequest) -> Result<Reply,
         info.resource.list_kind(),
         info.resource.api_version()
     );
-    let resource = info.resource;
-    let body = body::list(head, deleted, move |object, out| {
-        out.extend_from_slice(&convert::shown(resource, object));
-    });
+    let items = convert::Items::new(info.resource);
+    let body = body::list(head, deleted, move |object, out| items.write(object, out));
     Ok(Reply::json(StatusCode::OK, body).with_warnings(warnings))
 }
 
@@ -145,8 +170,7 @@ pub async fn delete_object(
         }
         let mut new = old.clone();
         if options.evicts {
-            let target = disruption_target(&new);
-            set_condition(&mut new["status"], target);
+            set_condition(&mut new["status"], disruption_target());
         }
         let gone = lifecycle::begin_deletion(resource, &mut new, options);
         if !gone && new == old {
@@ -169,9 +193,9 @@ pub async fn delete_object(
 }
 
 /// The condition of an evicted pod, by which Jobs distinguish evictions from failures.
-fn disruption_target(pod: &Value) -> Value {
+fn disruption_target() -> Value {
     json!({"type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": now(),
-        "observedGeneration": pod["metadata"]["generation"], "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})
+        "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})
 }
 
 fn check_preconditions(
@@ -183,14 +207,15 @@ fn check_preconditions(
 ) -> Result<(), Box<Status>> {
     let uid = old["metadata"]["uid"].as_str().unwrap_or_default();
     let version = current.revision.to_string();
-    let failed = |what: &str, wanted: &str, is: &str| {
-        let why =
-            format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}");
-        Err(Status::conflict(resource, name, &why))
+    let failed = |what: &str, wanted: &str, is: &str, why: &str| {
+        let why = format!(
+            "the {what} in the precondition ({wanted}) does not match the {what} in record ({is}). The object might have been {why}"
+        );
+        Err(Status::conflict_on(resource.kind, resource.group, name, &why))
     };
     match (&options.uid, &options.resource_version) {
-        (Some(wanted), _) if wanted != uid => failed("UID", wanted, uid),
-        (_, Some(wanted)) if *wanted != version => failed("ResourceVersion", wanted, &version),
+        (Some(wanted), _) if wanted != uid => failed("UID", wanted, uid, "deleted and then recreated"),
+        (_, Some(wanted)) if *wanted != version => failed("ResourceVersion", wanted, &version, "modified"),
         _ => Ok(()),
     }
 }

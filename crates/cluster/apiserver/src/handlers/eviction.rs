@@ -21,6 +21,7 @@ use super::sent;
 use crate::lifecycle::restrict_node;
 use crate::request::{ApiRequest, Cause, DeleteOptions, Status};
 use crate::store::{Change, Compiled, Filter, Labels, Object, Store, Write, WriteError};
+use crate::strategy::fields::{list, object};
 use crate::strategy::now;
 use crate::webhook::Operation;
 
@@ -42,6 +43,7 @@ pub async fn evict(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>
     if eviction["apiVersion"] == "policy/v1beta1" {
         eviction["apiVersion"] = Value::from("policy/v1");
     }
+    sent::names_object(request, "Eviction", &eviction)?;
     sent::agree_with_path(request, "policy", "v1", "Eviction", &mut eviction)?;
     let dry_run = sent::is_dry_run(&request.query)?;
     let mut warnings = Vec::new();
@@ -208,13 +210,24 @@ fn take_one(budget: &mut Value, pod: &str) {
         status["disruptedPods"] = json!({});
     }
     status["disruptedPods"][pod] = Value::from(now());
-    if left == 0
-        && let Some(conditions) = status["conditions"].as_array_mut()
-        && let Some(condition) = conditions.iter_mut().find(|c| c["type"] == "DisruptionAllowed")
-        && condition["status"] != "False"
-    {
-        condition["status"] = Value::from("False");
-        condition["reason"] = Value::from("InsufficientPods");
-        condition["lastTransitionTime"] = Value::from(now());
+    if left > 0 {
+        return;
     }
+    let observed = status["observedGeneration"].clone();
+    let Some(conditions) = object(budget, "status").and_then(|status| list(status, "conditions")) else {
+        return;
+    };
+    let at = conditions.iter().position(|condition| condition["type"] == "DisruptionAllowed");
+    let at = at.unwrap_or_else(|| {
+        conditions.push(json!({"type": "DisruptionAllowed"}));
+        conditions.len() - 1
+    });
+    let condition = &mut conditions[at];
+    if condition["status"] != "False" {
+        condition["status"] = "False".into();
+        condition["lastTransitionTime"] = now().into();
+    }
+    condition["observedGeneration"] = observed;
+    condition["reason"] = "InsufficientPods".into();
+    condition["message"] = "".into();
 }

@@ -141,13 +141,8 @@ pub fn list(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
         }
         Form::Plain => {
             let head = head(&resource.list_kind(), &resource.api_version());
-            body::list(head, objects, move |object, out| {
-                if convert::is_stored_form(resource) {
-                    object.text().write(out);
-                } else {
-                    out.extend_from_slice(&convert::shown(resource, object));
-                }
-            })
+            let items = convert::Items::new(resource);
+            body::list(head, objects, move |object, out| items.write(object, out))
         }
     };
     Ok(Reply::json(StatusCode::OK, body))

@@ -112,6 +112,17 @@ pub fn unsupported_media_type(accepted: &[&str]) -> Box<Status> {
     )
 }
 
+/// Checks that the body of a subresource names the object of the path.
+///
+/// # Errors
+/// It names none or another.
+pub fn names_object(request: &ApiRequest, kind: &str, value: &Value) -> Result<(), Box<Status>> {
+    if value["metadata"]["name"].as_str().unwrap_or_default() == request.info.name {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!("name in URL does not match name in {kind} object")))
+}
+
 /// Checks that an object has the kind of the path's resource, and fills in fields from the path.
 ///
 /// # Errors

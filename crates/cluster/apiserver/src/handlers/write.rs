@@ -12,12 +12,12 @@ use super::object::{answer_object, find, stored};
 use super::reply::Reply;
 use super::sent::{agree_with_path, is_apply, is_dry_run, parse_applied, parse_strictly, patched};
 use super::{convert, fields};
-use crate::request::{ApiRequest, Attributes, RequestInfo, Status, Verb, refusal};
+use crate::request::{ApiRequest, Attributes, Cause, RequestInfo, Status, Verb, refusal};
 use crate::store::{Change, Draft, Object, Store, Write, WriteError, key};
 use crate::strategy::proposal_fields::{keep_absent, removed_by_patch};
 use crate::strategy::{generate_name, metadata};
 use crate::webhook::Operation;
-use crate::{bootstrap, lifecycle};
+use crate::{bootstrap, kinds, lifecycle};
 
 /// Retries of a generated name that already exists.
 const NAME_ATTEMPTS: usize = 8;
@@ -362,14 +362,21 @@ fn check_identity(
     let text = |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
     let (uid, sent_uid) = (text(old, "uid"), text(new, "uid"));
     if !sent_uid.is_empty() && sent_uid != uid {
-        return Err(Status::conflict(
-            info.resource,
-            &info.name,
-            &format!("Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {uid}"),
-        ));
+        let key = (info.namespace.as_str(), info.name.as_str());
+        return Err(Status::precondition(info.resource, key, "UID", &sent_uid, &uid));
     }
     let version = text(new, "resourceVersion");
     match info.verb {
+        Verb::Update
+            if matches!(version.as_str(), "" | "0")
+                && matches!(info.subresource_name(), "" | "status" | "approval")
+                && kinds::needs_version(info.resource) =>
+        {
+            let message = "Invalid value: 0: must be specified for an update".to_owned();
+            let (reason, field) = ("FieldValueInvalid".to_owned(), "metadata.resourceVersion".to_owned());
+            let cause = Cause { reason, message, field };
+            Err(Status::invalid_kind(info.resource.group, info.resource.plural, &info.name, vec![cause]))
+        }
         _ if version.is_empty() || version == "0" => Ok(false),
         Verb::Update if version != current.revision.to_string() => {
             Err(Status::modified(info.resource, &info.name))

@@ -19,6 +19,8 @@ pub struct Kind {
     pub is_created_with_status: bool,
     /// Whether dependents stay when a deletion names no propagation policy.
     pub orphans_dependents: bool,
+    /// Whether an update must name the version that it changes.
+    pub needs_version: bool,
 }
 
 impl Kind {
@@ -36,6 +38,7 @@ impl Kind {
             has_generation: false,
             is_created_with_status: false,
             orphans_dependents: false,
+            needs_version: false,
         }
     }
 }

@@ -64,6 +64,11 @@ pub fn has_generation(resource: &Resource) -> bool {
     resource.custom.is_some() || kind(resource).is_some_and(|kind| kind.has_generation)
 }
 
+/// Whether an update must name the version that it changes.
+pub fn needs_version(resource: &Resource) -> bool {
+    resource.custom.is_some() || kind(resource).is_some_and(|kind| kind.needs_version)
+}
+
 #[cfg(test)]
 mod tests {
     use berth_schema::Type;

@@ -9,6 +9,7 @@ use crate::kinds;
 use crate::request::{Cause, Status};
 use crate::store::{Claim, key};
 use crate::strategy::fields::Causes;
+use crate::strategy::gated_fields::drop_gated;
 use crate::strategy::{Context, metadata};
 
 /// Sets system fields and the defaults of the kind in a new object; once more after a webhook has changed it, which sets none of
@@ -28,6 +29,7 @@ pub fn prepare_create(
         kinds::has_generation(resource),
     );
     metadata::prepare_create(resource, system_fields, uid, value)?;
+    drop_gated(context.feature_gates, resource, value, None);
     strategy.default(value);
     limit_range::set_defaults(context, resource, value);
     strategy.prepare_create(context, value);
@@ -52,6 +54,7 @@ pub fn default_object(resource: &Resource, value: &mut Value) {
 pub fn complete_written(context: &Context<'_>, resource: &Resource, value: &mut Value) {
     let mut created = value.clone();
     let uid = metadata::uid(value).to_owned();
+    let context = &Context { taints_new_nodes: false, ..*context };
     if prepare_create(context, resource, &uid, &mut created).is_err() {
         return;
     }

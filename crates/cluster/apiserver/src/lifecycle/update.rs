@@ -9,6 +9,7 @@ use super::{limit_range, node_restriction};
 use crate::kinds;
 use crate::request::Status;
 use crate::strategy::fields::Causes;
+use crate::strategy::gated_fields::drop_gated;
 use crate::strategy::{Context, metadata};
 
 /// Restores immutable fields in a changed object, and completes it.
@@ -24,6 +25,7 @@ pub fn prepare_update(
 ) -> Result<(), Box<Status>> {
     let strategy = kinds::strategy(resource);
     metadata::keep_fixed(resource, subresource, new, old)?;
+    drop_gated(context.feature_gates, resource, new, Some(old));
     strategy.prepare_update(context, subresource, new, old);
     complete(resource, new);
     if kinds::has_generation(resource) {
@@ -55,7 +57,7 @@ pub fn admit_update(
         match subresource {
             "status" | "approval" => strategy.validate_status(value, old, &mut causes),
             _ if is_main => strategy.validate(context, value, &mut causes),
-            _ => strategy.validate_subresource(subresource, value, old, &mut causes),
+            _ => strategy.validate_subresource(context, subresource, value, old, &mut causes),
         }
         causes
     };

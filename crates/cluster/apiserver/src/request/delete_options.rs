@@ -18,6 +18,11 @@ pub struct DeleteOptions {
 }
 
 impl DeleteOptions {
+    /// The deprecated form of the propagation policy.
+    pub fn set_orphan_dependents(&mut self, orphans: bool) {
+        self.propagation_policy = Some(if orphans { "Orphan" } else { "Background" }.to_owned());
+    }
+
     /// Reads a `DeleteOptions` object.
     ///
     /// # Errors
@@ -38,8 +43,8 @@ impl DeleteOptions {
         };
         if let Some(policy) = text(&value["propagationPolicy"], "propagationPolicy")? {
             self.propagation_policy = Some(policy);
-        } else if value["orphanDependents"] == true {
-            self.propagation_policy = Some("Orphan".to_owned());
+        } else if let Some(orphans) = value["orphanDependents"].as_bool() {
+            self.set_orphan_dependents(orphans);
         }
         let preconditions = &value["preconditions"];
         self.uid = text(&preconditions["uid"], "preconditions.uid")?;

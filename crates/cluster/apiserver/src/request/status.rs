@@ -32,7 +32,7 @@ pub struct Details {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub code: StatusCode,
-    /// Machine-readable reason, such as `NotFound`.
+    /// Machine-readable reason, such as `NotFound`; empty if none fits.
     pub reason: &'static str,
     pub message: String,
     pub details: Details,
@@ -76,9 +76,40 @@ impl Status {
 
     /// The request conflicts with the object's state.
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Status> {
-        let message =
-            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.group_resource());
-        Status::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
+        Status::conflict_on(resource.plural, resource.group, name, why)
+    }
+
+    /// The same of what is called otherwise than its resource.
+    pub fn conflict_on(kind: &str, group: &str, name: &str, why: &str) -> Box<Status> {
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
+        let mut status = Status::new(StatusCode::CONFLICT, "Conflict", message);
+        status.details = Details {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            ..Details::default()
+        };
+        status
+    }
+
+    /// An object of this namespace and name does not have the uid or the version that a change requires. kube-apiserver says
+    /// under which key it stores the object.
+    pub fn precondition(
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        what: &str,
+        wanted: &str,
+        is: &str,
+    ) -> Box<Status> {
+        let key = [storage_prefix(resource), namespace.to_owned(), name.to_owned()];
+        let key =
+            key.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("/");
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}"
+        );
+        Status::conflict(resource, name, &why)
     }
 
     /// The object changed since the client read it.
@@ -162,8 +193,10 @@ impl Status {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         });
+        if !self.reason.is_empty() {
+            object["reason"] = Value::from(self.reason);
+        }
         if !self.list_continue.is_empty() {
             object["metadata"]["continue"] = Value::from(self.list_continue.as_str());
         }
@@ -197,6 +230,22 @@ impl Status {
         object["code"] = Value::from(self.code.as_u16());
         object
     }
+}
+
+/// Where kube-apiserver stores the objects of a resource.
+fn storage_prefix(resource: &Resource) -> String {
+    let prefix = match (resource.group, resource.plural) {
+        ("", "endpoints") => "services/endpoints",
+        ("", "nodes") => "minions",
+        ("", "replicationcontrollers") => "controllers",
+        ("", "services") => "services/specs",
+        ("networking.k8s.io", "ingresses") => "ingress",
+        (group, plural) if resource.custom.is_some() || group.starts_with("api") && group.contains('.') => {
+            return format!("{group}/{plural}");
+        }
+        (_, plural) => plural,
+    };
+    prefix.to_owned()
 }
 
 /// The `Status` of a completed deletion.

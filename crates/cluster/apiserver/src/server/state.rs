@@ -49,6 +49,7 @@ impl State {
             quotas: Quotas::new(&store),
             extensions: options.extensions,
             feature_gates: options.feature_gates,
+            taints_new_nodes: options.taints_new_nodes,
             stop: CancellationToken::new(),
             store,
         };

@@ -11,8 +11,8 @@ use super::labels::Labels;
 pub enum FilterError {
     #[error(transparent)]
     Selector(#[from] SelectorError),
-    /// The resource has no such selectable field.
-    #[error("field label not supported: {0}")]
+    /// The resource has no such selectable field; the text is kube-apiserver's.
+    #[error("{0}")]
     UnknownField(String),
 }
 
@@ -113,8 +113,26 @@ fn place(resource: &Resource, field: &str) -> Result<FieldPlace, FilterError> {
         "metadata.namespace" => Ok(FieldPlace::Namespace),
         _ => {
             let index = resource.selectable_fields.iter().position(|selectable| selectable.name == field);
-            Ok(FieldPlace::Index(index.ok_or_else(|| FilterError::UnknownField(field.to_owned()))?))
+            Ok(FieldPlace::Index(index.ok_or_else(|| FilterError::UnknownField(unknown(resource, field)))?))
         }
+    }
+}
+
+fn unknown(resource: &Resource, field: &str) -> String {
+    let only_metadata = resource.selectable_fields.is_empty() && resource.custom.is_none();
+    match resource.kind {
+        "Job" => format!("field label {field:?} not supported for Job"),
+        "ResourceSlice" => {
+            format!(
+                "field label not supported for {}, Kind={}: {field}",
+                resource.api_version(),
+                resource.kind
+            )
+        }
+        _ if only_metadata => {
+            format!(r#"{field:?} is not a known field selector: only "metadata.name", "metadata.namespace""#)
+        }
+        _ => format!("field label not supported: {field}"),
     }
 }
 

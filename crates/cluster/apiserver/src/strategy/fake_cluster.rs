@@ -42,6 +42,7 @@ impl FakeCluster {
             user,
             extensions: true,
             feature_gates: FeatureGates::default(),
+            taints_new_nodes: false,
             version: "v1",
         }
     }

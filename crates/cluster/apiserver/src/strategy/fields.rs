@@ -19,6 +19,15 @@ pub fn object<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Map<String,
     field.as_object_mut()
 }
 
+/// The list under a key, created if it is absent. `None` if the value is none.
+pub fn list<'v>(map: &'v mut Map<String, Value>, key: &str) -> Option<&'v mut Vec<Value>> {
+    let field = map.entry(key).or_insert(Value::Null);
+    if field.is_null() {
+        *field = Value::Array(Vec::new());
+    }
+    field.as_array_mut()
+}
+
 /// Sets a field that is absent or null.
 pub fn default(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     if map.get(key).is_none_or(Value::is_null) {
@@ -86,6 +95,48 @@ pub fn quantity(value: &Value) -> Option<Quantity> {
 pub fn repeated<K: Eq + std::hash::Hash>(keys: impl IntoIterator<Item = K>) -> Vec<usize> {
     let mut seen = HashSet::new();
     keys.into_iter().enumerate().filter_map(|(i, key)| (!seen.insert(key)).then_some(i)).collect()
+}
+
+/// Keeps a field and the list that begins with it in agreement; the field counts, which is the older one.
+pub fn agree_with_first(
+    map: &mut Map<String, Value>,
+    [field, list]: [&str; 2],
+    value: fn(&Value) -> &Value,
+    item: fn(Value) -> Value,
+) {
+    let first = map.get(list).and_then(|list| list.get(0)).map(value).cloned();
+    match (map.get(field).filter(|value| !is_empty(value)).cloned(), first) {
+        (Some(value), first) if first.as_ref() != Some(&value) => {
+            map.insert(list.to_owned(), vec![item(value)].into());
+        }
+        (None, Some(first)) => drop(map.insert(field.to_owned(), first)),
+        _ => {}
+    }
+}
+
+/// The items of a list of at most `max`; none of a longer one, whose items are not validated.
+pub fn limited<'v>(value: &'v Value, path: &str, max: usize, causes: &mut Causes) -> &'v [Value] {
+    let list = value.as_array().map_or(&[][..], Vec::as_slice);
+    if list.len() > max {
+        causes.too_many(path, list.len(), max);
+        return &[];
+    }
+    list
+}
+
+/// As [`limited`], with items that differ in a key.
+pub fn limited_set<'v>(
+    value: &'v Value,
+    path: &str,
+    max: usize,
+    key: fn(&Value) -> &Value,
+    causes: &mut Causes,
+) -> &'v [Value] {
+    let list = limited(value, path, max, causes);
+    for i in repeated(list.iter().map(key)) {
+        causes.duplicate(&format!("{path}[{i}]"), key(&list[i]));
+    }
+    list
 }
 
 /// The part of an object that a cause is in, as a JSON pointer: a field of `spec`, such as `/spec/template`. What is missing is in
@@ -217,6 +268,15 @@ impl Causes {
         if !supported.contains(&value.as_str().unwrap_or_default()) {
             self.not_supported(field, value, supported);
         }
+    }
+
+    /// A text may be set where there was none, and not changed after that.
+    pub fn set_once(&mut self, field: &str, new: &Value, old: &Value) {
+        if is_empty(old) || new == old {
+            return;
+        }
+        let verb = if is_empty(new) { "cleared" } else { "modified" };
+        self.invalid(field, &Value::Null, &format!("field cannot be {verb} once set"));
     }
 
     pub fn unchanged(&mut self, field: &str, new: &Value, old: &Value) {

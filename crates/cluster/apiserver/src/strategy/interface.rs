@@ -42,6 +42,8 @@ pub struct Context<'a> {
     /// Whether the extensions to Kubernetes' affinity are on.
     pub extensions: bool,
     pub feature_gates: FeatureGates,
+    /// Whether new nodes are tainted until they are ready.
+    pub taints_new_nodes: bool,
     /// The version of the API in which the user wrote the object.
     pub version: &'a str,
 }
@@ -73,7 +75,15 @@ pub trait Strategy: Sync {
     /// Validates an object whose status the subresource `status` sets.
     fn validate_status(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
-    fn validate_subresource(&self, _subresource: &str, _new: &Value, _old: &Value, _causes: &mut Causes) {}
+    fn validate_subresource(
+        &self,
+        _context: &Context<'_>,
+        _subresource: &str,
+        _new: &Value,
+        _old: &Value,
+        _causes: &mut Causes,
+    ) {
+    }
 
     /// Warns of fields that this server stores and ignores.
     fn warnings(&self, _value: &Value) -> Vec<String> {

@@ -272,16 +272,28 @@ pub fn validate_owners(value: &Value, causes: &mut Causes) {
     let metadata = &value["metadata"];
     let owners = items(metadata, "ownerReferences");
     for (i, owner) in owners.iter().enumerate() {
+        let path = format!("metadata.ownerReferences[{i}]");
         for field in ["apiVersion", "kind", "name", "uid"] {
             if text(owner, &format!("/{field}")).is_empty() {
-                let path = format!("metadata.ownerReferences[{i}].{field}");
-                causes.invalid(&path, &Value::from(""), &format!("{field} must not be empty"));
+                causes.required(&format!("{path}.{field}"), "must not be empty");
             }
         }
+        let version = text(owner, "/apiVersion");
+        if version.split('/').count() > 2 || version.ends_with('/') {
+            let why = "must be <group>/<version> or <version>";
+            causes.invalid(&format!("{path}.apiVersion"), &owner["apiVersion"], why);
+        }
+        if version == "v1" && owner["kind"] == "Event" {
+            causes.invalid(&path, owner, "/v1, Kind=Event is disallowed from being an owner");
+        }
     }
-    let controllers: Vec<&str> =
-        owners.iter().filter(|owner| owner["controller"] == true).map(|owner| text(owner, "/kind")).collect();
-    if let [first, .., last] = controllers.as_slice() {
+    let controllers: Vec<String> = owners
+        .iter()
+        .filter(|owner| owner["controller"] == true)
+        .map(|owner| format!("{}/{}", text(owner, "/kind"), text(owner, "/name")))
+        .collect();
+    for last in controllers.iter().skip(1) {
+        let first = &controllers[0];
         let detail = format!(
             "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {last}"
         );

@@ -6,6 +6,7 @@
 #[cfg(test)]
 pub mod fake_cluster;
 pub mod fields;
+pub mod gated_fields;
 mod interface;
 pub mod metadata;
 pub mod proposal_fields;

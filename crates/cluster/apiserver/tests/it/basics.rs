@@ -33,7 +33,7 @@ async fn objects_are_created_changed_and_deleted() {
     assert_eq!(code, StatusCode::CONFLICT);
     assert_eq!(
         twice["message"],
-        "Operation cannot be fulfilled on pods \"a\": pod a is already assigned to node \"n1\""
+        "Operation cannot be fulfilled on pods/binding \"a\": pod a is already assigned to node \"n1\""
     );
     let (_, bound) = get(&client, &path).await;
     assert_eq!(bound["spec"]["nodeName"], "n1");

@@ -378,7 +378,8 @@ async fn pod_groups_and_templates_have_the_priority_of_their_class() {
         assert_eq!(status["details"]["causes"][0]["field"], format!("spec.{field}"), "{status}");
     }
     let mut kept = high.clone();
-    kept["metadata"] = json!({"name": "high", "labels": {"a": "b"}});
+    let version = &high["metadata"]["resourceVersion"];
+    kept["metadata"] = json!({"name": "high", "labels": {"a": "b"}, "resourceVersion": version});
     kept["spec"].as_object_mut().unwrap().remove("priority");
     let (code, kept) = put(&client, &format!("{groups}/high"), &kept).await;
     assert_eq!((code, &kept["spec"]["priority"]), (StatusCode::OK, &json!(1000)), "{kept}");

@@ -57,7 +57,7 @@ async fn a_full_store_refused_evictions_renewals_and_the_end_of_finalizers() {
     let more = json!({"metadata": {"labels": {"a": "x".repeat(60)}}});
     let (code, refused) = merge(&admin, &held, &more).await;
     assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{refused}");
-    let renewed = put(&admin, &format!("{leases}/l{}", by("lease")), &lease("2")).await;
+    let renewed = merge(&admin, &format!("{leases}/l{}", by("lease")), &lease("2")).await;
     assert_eq!(renewed.0, StatusCode::OK, "{}", renewed.1);
     let status = json!({"status": {"conditions": [{"type": "Ready", "status": "Same"}]}});
     let same = merge(&admin, &format!("{PODS}/a/status{}", by("kubelet")), &status).await;

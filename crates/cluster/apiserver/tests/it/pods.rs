@@ -200,11 +200,17 @@ async fn bindings_are_checked() {
     let binding = |uid: &str, target: Value| json!({"metadata": {"name": "a", "uid": uid, "annotations": {"x": "y"}}, "target": target});
     let node = json!({"kind": "Node", "name": "n1"});
     assert_eq!(post(&client, &path, &binding("other", node.clone())).await.0, StatusCode::CONFLICT);
+    let (code, refused) = post(&client, &path, &binding("", json!({"kind": "Pod", "name": ""}))).await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(
-        post(&client, &path, &binding("", json!({"name": ""}))).await.0,
-        StatusCode::UNPROCESSABLE_ENTITY
+        refused["message"],
+        "[target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\", target.name: Required value]"
     );
-    let (code, _) = post(&client, &format!("{PODS}/b/binding"), &json!({"target": node})).await;
+    let other = format!("{PODS}/b/binding");
+    let (code, refused) = post(&client, &other, &json!({"target": node})).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST);
+    assert_eq!(refused["message"], "name in URL does not match name in Binding object");
+    let (code, _) = post(&client, &other, &json!({"metadata": {"name": "b"}, "target": node})).await;
     assert_eq!(code, StatusCode::NOT_FOUND);
     let uid = created["metadata"]["uid"].as_str().unwrap();
     let (code, _) = post(&client, "/api/v1/namespaces/default/bindings", &binding(uid, node.clone())).await;

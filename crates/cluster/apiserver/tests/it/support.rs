@@ -22,6 +22,12 @@ pub async fn server_with(feature_gates: FeatureGates) -> ApiServer {
     ApiServer::start(ServerOptions { feature_gates, ..ServerOptions::default() }).await.unwrap()
 }
 
+/// A server as `berth up` has it.
+pub async fn whole_server_with(feature_gates: FeatureGates) -> ApiServer {
+    let options = ServerOptions { feature_gates, taints_new_nodes: true, ..ServerOptions::default() };
+    ApiServer::start(options).await.unwrap()
+}
+
 /// A server with the kinds that gates turn on.
 pub async fn server_of_all_kinds() -> ApiServer {
     server_with(FeatureGates { composite_pod_group: true, ..FeatureGates::default() }).await

@@ -272,7 +272,14 @@ async fn an_update_creates_objects_of_some_resources() {
     assert_eq!(code, StatusCode::CONFLICT, "{refused}");
     let (code, created) = put(&client, &path, &lease("")).await;
     assert_eq!((code, &created["spec"]["holderIdentity"]), (StatusCode::CREATED, &json!("me")), "{created}");
-    let same = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}});
+    let mut same = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}});
+    let (code, refused) = put(&client, &path, &same).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(
+        refused["message"],
+        "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+    );
+    same["metadata"]["resourceVersion"] = created["metadata"]["resourceVersion"].clone();
     assert_eq!(put(&client, &path, &same).await.0, StatusCode::OK);
     assert_eq!(put(&client, &format!("{PODS}/p"), &pod("p")).await.0, StatusCode::NOT_FOUND);
     let configmap = json!({"metadata": {"name": "c"}});

@@ -247,8 +247,17 @@ async fn a_resize_is_allocated_or_deferred_or_infeasible() {
     let is = |pod: &Value, reason: &str, message: &str| {
         condition(pod, "PodResizePending").is_some_and(|c| c["reason"] == reason && c["message"] == message)
     };
-    resize("8").await;
-    let why = "Node didn't have enough capacity: cpu, requested: 8000, capacity: 4000";
+    // The API server refuses what does not fit on the node; here, the node becomes smaller after that.
+    let has_cpus = async |cpu: &str| {
+        let status = json!({"status": {"allocatable": {"cpu": cpu}}});
+        world.patch("/api/v1/nodes/node-1/status", status).await
+    };
+    has_cpus("8").await;
+    resize("7").await;
+    let why = "Node didn't have enough resource: cpu, requested: 7000, used: 2000, capacity: 8000";
+    world.pod_when("p", "deferred", |pod| is(pod, "Deferred", why)).await;
+    has_cpus("4").await;
+    let why = "Node didn't have enough capacity: cpu, requested: 7000, capacity: 4000";
     let infeasible = world.pod_when("p", "infeasible", |pod| is(pod, "Infeasible", why)).await;
     assert_eq!(container(&infeasible)["allocatedResources"], json!({"cpu": "1"}));
     assert_eq!(infeasible["status"]["observedGeneration"], infeasible["metadata"]["generation"]);

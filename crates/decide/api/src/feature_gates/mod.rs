@@ -175,7 +175,24 @@ pub struct FeatureGates {
     pub dra_device_taint_rules: bool,
     /// Ranges of consumable capacity are calculated in thousandths (enhancement 5075, Kubernetes 1.37).
     pub dra_fractional_capacity_range: bool,
+    /// Parallel to [`API_GATES`].
+    pub of_api: [bool; API_GATES.len()],
 }
+
+/// Gates of kinds and fields that only the API server reads: without them, it does not serve the kind, and drops the field.
+pub const API_GATES: [&str; 11] = [
+    "DRADerivedAttributes",
+    "DRADeviceCompatibilityGroups",
+    "DRAListTypeAttributes",
+    "DRAOptionalNodeOperations",
+    "DRAPartitionableDevicesType",
+    "DRAResourcePoolStatus",
+    "EmptyDirVolumeMode",
+    "EvictionRequestAPI",
+    "InPlacePodVerticalScalingMemoryBackedVolumes",
+    "InPlacePodVerticalScalingSchedulerPreemption",
+    "StatefulSetRecreateStrategy",
+];
 
 impl Default for FeatureGates {
     /// Those of the default version, as they are if they are not set.
@@ -216,8 +233,13 @@ impl FeatureGates {
     /// Those with these names are on.
     pub fn of_names(version: KubernetesVersion, names: &[String]) -> FeatureGates {
         let mut gates = FeatureGates::off(version);
-        gates.fields().into_iter().for_each(|(name, is_on)| *is_on = names.iter().any(|n| n == name));
+        gates.fields().for_each(|(name, is_on)| *is_on = names.iter().any(|n| n == name));
         gates
+    }
+
+    /// Whether the gate of a name is on; those that change nothing in Berth count as off.
+    pub fn is_on(mut self, gate: &str) -> bool {
+        self.fields().any(|(name, is_on)| name == gate && *is_on)
     }
 
     /// Whether the version decides as the change says.
@@ -239,16 +261,17 @@ impl FeatureGates {
             dra_node_allocatable_resources: false,
             dra_device_taint_rules: false,
             dra_fractional_capacity_range: false,
+            of_api: [false; API_GATES.len()],
         }
     }
 
     /// The names of the gates that are on.
     pub fn names(mut self) -> Vec<&'static str> {
-        self.fields().into_iter().filter(|(_, is_on)| **is_on).map(|(name, _)| name).collect()
+        self.fields().filter(|(_, is_on)| **is_on).map(|(name, _)| name).collect()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut bool); 11] {
-        [
+    fn fields(&mut self) -> impl Iterator<Item = (&'static str, &mut bool)> {
+        let of_rules = [
             ("TaintTolerationComparisonOperators", &mut self.taint_toleration_comparison_operators),
             ("StorageCapacityScoring", &mut self.storage_capacity_scoring),
             ("VolumeLimitScaling", &mut self.volume_limit_scaling),
@@ -260,7 +283,8 @@ impl FeatureGates {
             ("DRANodeAllocatableResources", &mut self.dra_node_allocatable_resources),
             ("DRADeviceTaintRules", &mut self.dra_device_taint_rules),
             ("DRAFractionalCapacityRange", &mut self.dra_fractional_capacity_range),
-        ]
+        ];
+        of_rules.into_iter().chain(API_GATES.into_iter().zip(&mut self.of_api))
     }
 }
 

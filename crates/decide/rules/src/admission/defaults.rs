@@ -1,6 +1,6 @@
 //! Defaulting: values that the API server sets before admission plugins and validation.
 
-use berth_api::object::{Container, Pod, PodSpec, ResourceList, Toleration};
+use berth_api::object::{Container, Pod, PodSpec, ResourceList, ResourceRequirements, Toleration};
 use berth_api::syntax::quantity::Quantity;
 
 /// Default `tolerationSeconds` for nodes that are not ready or unreachable.
@@ -78,6 +78,40 @@ fn default_pod_resources(spec: &mut PodSpec) {
     spec.resources = Some(resources);
 }
 
+/// Completes pod-level resources as Kubernetes does since 1.37: requests from containers and from limits, and limits that all containers
+/// have.
+pub fn complete_pod_resources(spec: &mut PodSpec) {
+    let is_set =
+        |resources: &ResourceRequirements| !(resources.requests.is_empty() && resources.limits.is_empty());
+    let Some(mut resources) = spec.resources.take() else { return };
+    if is_set(&resources) {
+        let limits = container_sum(spec, |c| &c.resources.limits);
+        let ResourceRequirements { requests, limits: own, .. } = &mut *resources;
+        for (name, limit) in limits.iter().filter(|(name, _)| is_huge_page(name)) {
+            if !requests.contains_key(name) {
+                own.entry(name.clone()).or_insert(*limit);
+            }
+        }
+        for (name, request) in container_sum(spec, |c| &c.resources.requests) {
+            if is_pod_level_resource(&name) && is_overcommit_allowed(&name) {
+                requests.entry(name).or_insert(request);
+            }
+        }
+        for (name, limit) in own.iter().filter(|(name, _)| is_pod_level_resource(name)) {
+            requests.entry(name.clone()).or_insert(*limit);
+        }
+        let all = || spec.init_containers.iter().chain(spec.containers.iter());
+        for (name, request) in requests.iter().filter(|(name, _)| is_pod_level_resource(name)) {
+            if let Some(limit) = limits.get(name)
+                && all().all(|container| container.resources.limits.contains_key(name))
+            {
+                own.entry(name.clone()).or_insert((*limit).max(*request));
+            }
+        }
+    }
+    spec.resources = Some(resources);
+}
+
 /// The resources of all containers: the sum over containers and sidecars, or the maximum over init containers together
 /// with the sidecars before them, whichever is more.
 pub(super) fn container_sum(spec: &PodSpec, list: impl Fn(&Container) -> &ResourceList) -> ResourceList {
@@ -139,8 +173,12 @@ pub(super) fn is_overcommit_allowed(name: &str) -> bool {
 /// Lets the pod tolerate a node that is not ready or unreachable for five minutes, unless it has such tolerations
 /// (admission plugin `DefaultTolerationSeconds`).
 pub(super) fn add_default_tolerations(pod: &mut Pod) {
+    add_default_tolerations_to(&mut pod.spec.tolerations);
+}
+
+/// The same, for the tolerations of a pod.
+pub fn add_default_tolerations_to(tolerations: &mut Vec<Toleration>) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let tolerations = &mut pod.spec.tolerations;
         let tolerates = |t: &Toleration| {
             (t.key == key || t.key.is_empty()) && (t.effect == "NoExecute" || t.effect.is_empty())
         };

@@ -85,6 +85,8 @@ impl fmt::Display for FieldError {
 pub(crate) enum BadValue<'a> {
     Text(&'a str),
     Enumerated(&'a str),
+    /// The JSON of a value.
+    Json(&'a str),
     Number(i64),
     Omitted,
 }
@@ -112,6 +114,7 @@ impl fmt::Display for BadValue<'_> {
         match self {
             BadValue::Text(text) => f.write_str(&go_quoted(text)),
             BadValue::Enumerated(text) => f.write_str(&go_json(text)),
+            BadValue::Json(json) => f.write_str(json),
             BadValue::Number(number) => write!(f, "{number}"),
             BadValue::Omitted => Ok(()),
         }

@@ -17,7 +17,7 @@ mod runtime_class;
 mod validate;
 mod warnings;
 
-pub use defaults::default_pod;
+pub use defaults::{add_default_tolerations_to, complete_pod_resources, default_pod};
 pub use field::{ErrorType, FieldError, shortened};
 pub use operation::Operation;
 pub use priority::Priority;
@@ -29,7 +29,7 @@ pub use validate::{
 pub use warnings::{creation_warnings, deprecated_node_label, extension_warnings};
 
 use crate::merge_label_keys;
-use berth_api::feature_gates::FeatureGates;
+use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_api::object::{Pod, PriorityClass, RuntimeClass};
 
 /// Inputs of admission besides the pod.
@@ -81,6 +81,9 @@ impl AdmissionResult {
 /// Changes a pod as its creation does, and returns whether the API server would create it.
 pub fn admit(pod: &mut Pod, options: &AdmissionOptions<'_>) -> AdmissionResult {
     default_pod(pod);
+    if options.feature_gates.version >= KubernetesVersion::V1_37 {
+        complete_pod_resources(&mut pod.spec);
+    }
     if let Err(reason) = run_plugins(pod, options) {
         let denied = Some(format!("pods {:?} is forbidden: {reason}", pod.metadata.name));
         return AdmissionResult { denied, ..AdmissionResult::default() };

@@ -52,6 +52,7 @@ impl ServerArgs {
             kubeconfig: self.kubeconfig_out.as_deref().map(absolute),
             extensions,
             feature_gates,
+            taints_new_nodes: true,
             event_ttl: self.event_ttl,
             storage: StorageOptions { max_bytes: self.quota_backend_bytes, ..StorageOptions::default() },
             ..ServerOptions::default()

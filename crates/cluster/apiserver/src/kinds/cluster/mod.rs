@@ -17,6 +17,6 @@ kinds! {
     NEW_EVENTS: NoRules, event::COLUMNS;
     NAMESPACES: namespace::Namespace, namespace::COLUMNS;
     NODES: node::Node, node::COLUMNS, is_created_with_status: true;
-    LEASES: NoRules, &[NAME, Column::field("Holder", "Who holds the lease.", "/spec/holderIdentity"), AGE];
-    RUNTIME_CLASSES: runtime_class::RUNTIME_CLASS, runtime_class::COLUMNS;
+    LEASES: NoRules, &[NAME, Column::field("Holder", "Who holds the lease.", "/spec/holderIdentity"), AGE], needs_version: true;
+    RUNTIME_CLASSES: runtime_class::RUNTIME_CLASS, runtime_class::COLUMNS, needs_version: true;
 }

@@ -1,5 +1,9 @@
 //! Nodes.
 
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::net::IpAddr;
+
 use berth_api::syntax;
 
 use crate::kinds::prelude::*;
@@ -8,15 +12,126 @@ pub struct Node;
 
 /// The resources that are counted in whole units, as extended resources.
 const COUNTED: [&str; 1] = ["pods"];
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const MAX_FEATURE_NAME: usize = 253;
+
+/// Further pods cannot be preempted for resizes of more classes.
+const MAX_RESIZE_CLASSES: usize = 20;
 
 impl Strategy for Node {
+    fn default(&self, value: &mut Value) {
+        if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut)
+            && let Some(capacity) = status.get("capacity").filter(|capacity| capacity.is_object()).cloned()
+        {
+            default(status, "allocatable", capacity);
+        }
+        if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
+            agree_with_first(spec, ["podCIDR", "podCIDRs"], |range| range, |range| range);
+        }
+    }
+
+    fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
+        let is_marked = |taint: &Value| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule";
+        if context.taints_new_nodes
+            && let Some(taints) = object(value, "spec").and_then(|spec| list(spec, "taints"))
+            && !taints.iter().any(is_marked)
+        {
+            taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+        }
+    }
+
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        validate_taints(items(&value["spec"], "taints"), causes);
+        let spec = &value["spec"];
+        validate_taints(items(spec, "taints"), causes);
         validate_status(&value["status"], causes);
+        validate_ranges(items(spec, "podCIDRs"), causes);
+        let path = "spec.podPreemptionPolicy.disableResizePreemption";
+        let classes = &spec["podPreemptionPolicy"]["disableResizePreemption"];
+        for (i, class) in
+            limited_set(classes, path, MAX_RESIZE_CLASSES, |class| class, causes).iter().enumerate()
+        {
+            let problems = syntax::label_key(class.as_str().unwrap_or_default());
+            causes.problems(&format!("{path}[{i}]"), class, problems);
+        }
+    }
+
+    /// The provider and the ranges of addresses of a node are set once.
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
+        let (new, old) = (&new["spec"], &old["spec"]);
+        let (before, ranges) = (items(old, "podCIDRs"), items(new, "podCIDRs"));
+        let n_changed = match before.len() == ranges.len() {
+            true => before.iter().zip(ranges).filter(|(before, now)| before != now).count(),
+            false => before.len().min(1),
+        };
+        for _ in 0..n_changed {
+            causes
+                .forbidden("spec.podCIDRs", r#"node updates may not change podCIDR except from "" to valid"#);
+        }
+        causes.set_once("spec.providerID", &new["providerID"], &old["providerID"]);
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
         validate_status(&new["status"], causes);
+    }
+}
+
+fn validate_ranges(ranges: &[Value], causes: &mut Causes) {
+    let mut families = HashSet::new();
+    for (i, range) in ranges.iter().enumerate() {
+        match is_range(range.as_str().unwrap_or_default()) {
+            Some(is_v4) => drop(families.insert(is_v4)),
+            None => causes.invalid(
+                &format!("spec.podCIDRs[{i}]"),
+                range,
+                "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+            ),
+        }
+    }
+    if ranges.len() > 2 || ranges.len() == 2 && families.len() < 2 {
+        causes.invalid(
+            "spec.podCIDRs",
+            &ranges.into(),
+            "may specify no more than one CIDR for each IP family",
+        );
+    }
+}
+
+/// Whether a range of addresses is one of IPv4; `None` if it is malformed.
+fn is_range(text: &str) -> Option<bool> {
+    let (address, prefix) = text.split_once('/')?;
+    let (address, prefix) = (address.parse::<IpAddr>().ok()?, prefix.parse::<u8>().ok()?);
+    (prefix <= if address.is_ipv4() { 32 } else { 128 }).then_some(address.is_ipv4())
+}
+
+/// Features that a node declares: sorted and different, such as `MyFeature/mySubFeature`.
+fn validate_features(features: &[Value], causes: &mut Causes) {
+    let path = "status.declaredFeatures";
+    let name = |feature: &Value| feature.as_str().unwrap_or_default().to_owned();
+    for (i, feature) in features.iter().enumerate() {
+        let text = name(feature);
+        let is_valid = text.starts_with(|c: char| c.is_ascii_uppercase())
+            && text.split('/').all(|part| {
+                part.starts_with(|c: char| c.is_ascii_alphabetic())
+                    && part.bytes().all(|b| b.is_ascii_alphanumeric())
+            });
+        if text.len() > MAX_FEATURE_NAME {
+            let why =
+                format!("invalid feature name {text:?}: must be no more than {MAX_FEATURE_NAME} characters");
+            causes.invalid(&format!("{path}[{i}]"), feature, &why);
+        } else if !is_valid {
+            let why = format!(
+                "invalid feature name {text:?}: must start with an UpperCamelCase segment, with subsequent segments separated \
+                 by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+            );
+            causes.invalid(&format!("{path}[{i}]"), feature, &why);
+        }
+        let Some(next) = features.get(i + 1) else { continue };
+        let field = format!("{path}[{}]", i + 1);
+        match text.cmp(&name(next)) {
+            Ordering::Less => {}
+            Ordering::Equal => causes.duplicate(&field, next),
+            Ordering::Greater => causes.invalid(&field, next, "list must be sorted alphabetically"),
+        }
     }
 }
 
@@ -35,6 +150,7 @@ fn validate_status(status: &Value, causes: &mut Causes) {
             }
         }
     }
+    validate_features(items(status, "declaredFeatures"), causes);
     let addresses = items(status, "addresses");
     for i in repeated(addresses) {
         causes.duplicate(&format!("status.addresses[{i}]"), &addresses[i]);

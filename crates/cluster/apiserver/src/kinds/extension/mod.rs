@@ -16,14 +16,14 @@ use crate::kinds::kind::kinds;
 use crate::table::columns::DEFAULT;
 
 kinds! {
-    MUTATING_ADMISSION_POLICIES: admission_policy::MUTATING, admission_policy::MUTATING_COLUMNS, has_generation: true;
-    MUTATING_ADMISSION_POLICY_BINDINGS: admission_policy::MUTATING_BINDING, admission_policy::BINDING_COLUMNS;
-    MUTATING_WEBHOOK_CONFIGURATIONS: webhook_configuration::MUTATING, webhook_configuration::COLUMNS, has_generation: true;
-    VALIDATING_ADMISSION_POLICIES: admission_policy::VALIDATING, admission_policy::VALIDATING_COLUMNS, has_generation: true;
-    VALIDATING_ADMISSION_POLICY_BINDINGS: admission_policy::VALIDATING_BINDING, admission_policy::BINDING_COLUMNS;
-    VALIDATING_WEBHOOK_CONFIGURATIONS: webhook_configuration::VALIDATING, webhook_configuration::COLUMNS, has_generation: true;
-    CUSTOM_RESOURCE_DEFINITIONS: custom_resource_definition::CustomResourceDefinition, DEFAULT, has_generation: true;
-    API_SERVICES: api_service::STRATEGY, api_service::COLUMNS;
+    MUTATING_ADMISSION_POLICIES: admission_policy::MUTATING, admission_policy::MUTATING_COLUMNS, has_generation: true, needs_version: true;
+    MUTATING_ADMISSION_POLICY_BINDINGS: admission_policy::MUTATING_BINDING, admission_policy::BINDING_COLUMNS, has_generation: true, needs_version: true;
+    MUTATING_WEBHOOK_CONFIGURATIONS: webhook_configuration::MUTATING, webhook_configuration::COLUMNS, has_generation: true, needs_version: true;
+    VALIDATING_ADMISSION_POLICIES: admission_policy::VALIDATING, admission_policy::VALIDATING_COLUMNS, has_generation: true, needs_version: true;
+    VALIDATING_ADMISSION_POLICY_BINDINGS: admission_policy::VALIDATING_BINDING, admission_policy::BINDING_COLUMNS, has_generation: true, needs_version: true;
+    VALIDATING_WEBHOOK_CONFIGURATIONS: webhook_configuration::VALIDATING, webhook_configuration::COLUMNS, has_generation: true, needs_version: true;
+    CUSTOM_RESOURCE_DEFINITIONS: custom_resource_definition::CustomResourceDefinition, DEFAULT, has_generation: true, needs_version: true;
+    API_SERVICES: api_service::STRATEGY, api_service::COLUMNS, needs_version: true;
     FLOW_SCHEMAS: flow_control::FLOW_SCHEMA, flow_control::FLOW_SCHEMA_COLUMNS, has_generation: true;
     PRIORITY_LEVEL_CONFIGURATIONS: flow_control::PRIORITY_LEVEL, flow_control::PRIORITY_LEVEL_COLUMNS, has_generation: true;
 }

@@ -21,6 +21,10 @@ pub fn default_pod(pod: &mut Value) {
     }
     if let Some(fields) = spec.as_object_mut() {
         default(fields, "enableServiceLinks", true);
+        let grace = fields.get_mut("terminationGracePeriodSeconds");
+        if let Some(grace) = grace.filter(|grace| grace.as_i64().is_some_and(|seconds| seconds < 0)) {
+            *grace = 1.into();
+        }
     }
 }
 
@@ -45,7 +49,11 @@ pub fn qos_class(pod: &Value) -> &'static str {
         quantity(&container["resources"][list][name]).filter(|quantity| !quantity.is_zero())
     };
     let (mut any, mut guaranteed) = (false, true);
-    for container in items(spec, "containers").iter().chain(items(spec, "initContainers")) {
+    let containers = items(spec, "containers").iter().chain(items(spec, "initContainers"));
+    // The resources of the whole pod count instead of those of containers.
+    let is_whole = ["requests", "limits"].iter().any(|list| !is_empty(&spec["resources"][list]));
+    let own: Vec<&Value> = if is_whole { vec![spec] } else { containers.collect() };
+    for container in own {
         for name in ["cpu", "memory"] {
             let (request, limit) = (amount(container, "requests", name), amount(container, "limits", name));
             any |= request.is_some() || limit.is_some();
@@ -78,6 +86,11 @@ mod tests {
             (json!({"limits": {"cpu": "1"}}), "Burstable"),
         ] {
             assert_eq!(qos_class(&pod(resources.clone())), class, "{resources}");
+            // Those of containers, beside resources of the pod, do not count.
+            let whole =
+                json!({"spec": {"resources": resources, "containers": [{"resources": {"requests": full}}]}});
+            let class = if resources == json!({}) { "Burstable" } else { class };
+            assert_eq!(qos_class(&whole), class, "{resources}");
         }
     }
 }

@@ -4,6 +4,7 @@ mod columns;
 mod defaults;
 mod ephemeral;
 mod resize;
+pub mod status;
 mod update;
 pub mod validate;
 
@@ -16,7 +17,7 @@ use berth_rules::admission::{AdmissionOptions, admit, extension_warnings, valida
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource};
 
 use defaults::{default_pod, qos_class};
-use validate::{cause, validate_containers, validate_usage};
+use validate::{cause, validate_containers, validate_responders, validate_usage};
 
 use crate::kinds::kind::{NoRules, kinds};
 use crate::kinds::prelude::*;
@@ -58,15 +59,11 @@ impl Strategy for Pod {
     }
 
     fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        update::prepare_update(subresource, new, old);
-        let is_enabled = context.feature_gates.dra_node_allocatable_resources;
-        if !is_enabled && old["status"].get(update::NODE_ALLOCATABLE).is_none() {
-            object(new, "status").and_then(|status| status.remove(update::NODE_ALLOCATABLE));
-        }
+        update::prepare_update(context, subresource, new, old);
     }
 
-    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
-        update::validate_node_allocatable(new, causes);
+    fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        status::validate(new, old, causes);
     }
 
     fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
@@ -92,10 +89,13 @@ impl Strategy for Pod {
     fn authorize_update(
         &self,
         context: &Context<'_>,
-        _subresource: &str,
+        subresource: &str,
         new: &Value,
         old: &Value,
     ) -> Result<(), Box<Status>> {
+        if subresource == "resize" {
+            resize::authorize(context, new, old)?;
+        }
         if new["metadata"]["annotations"] == old["metadata"]["annotations"] {
             return Ok(());
         }
@@ -108,9 +108,16 @@ impl Strategy for Pod {
         causes.refuse(&PODS, new)
     }
 
-    fn validate_subresource(&self, subresource: &str, new: &Value, old: &Value, causes: &mut Causes) {
+    fn validate_subresource(
+        &self,
+        context: &Context<'_>,
+        subresource: &str,
+        new: &Value,
+        old: &Value,
+        causes: &mut Causes,
+    ) {
         match subresource {
-            "resize" => resize::validate(new, old, causes),
+            "resize" => resize::validate(context, new, old, causes),
             "ephemeralcontainers" => ephemeral::validate(new, old, causes),
             _ => {}
         }
@@ -154,6 +161,7 @@ impl Strategy for Pod {
             causes.forbidden("spec.ephemeralContainers", "cannot be set on create");
         }
         validate_containers(&pod["spec"], "spec", &mut causes);
+        validate_responders(&pod["spec"], &mut causes);
         validate_usage(pod, &mut causes);
         causes.refuse(resource, pod)?;
         if !extensions {

@@ -2,39 +2,24 @@
 
 use std::collections::HashSet;
 
+use berth_api::object::Toleration;
+use berth_api::read::from_value;
+use berth_rules::admission::add_default_tolerations_to;
+
 use super::defaults::default_pod;
 use super::{ephemeral, resize};
 use crate::kinds::prelude::*;
 use crate::request::Cause;
 
-/// What devices take of the node of the pod, by claim.
-pub const NODE_ALLOCATABLE: &str = "nodeAllocatableResourceClaimStatuses";
-
-/// Validates what devices take of the node: the claims are those of the pod.
-pub fn validate_node_allocatable(pod: &Value, causes: &mut Causes) {
-    let status = &pod["status"];
-    let of_pod = items(&pod["spec"], "resourceClaims").iter().chain(items(status, "resourceClaimStatuses"));
-    let names: HashSet<&str> = of_pod.filter_map(|entry| entry["resourceClaimName"].as_str()).collect();
-    for (i, taken) in items(status, NODE_ALLOCATABLE).iter().enumerate() {
-        let (path, name) = (format!("status.{NODE_ALLOCATABLE}[{i}]"), &taken["resourceClaimName"]);
-        if !name.as_str().is_some_and(|name| names.contains(name)) {
-            causes.invalid(&format!("{path}.resourceClaimName"), name, "must be a claim of the pod");
-        }
-        for (resource, amount) in taken["resources"].as_object().into_iter().flatten() {
-            let why = match quantity(amount) {
-                None => "must be a quantity",
-                Some(amount) if amount.is_negative() => "must be greater than or equal to 0",
-                Some(_) => continue,
-            };
-            causes.invalid(&format!("{path}.resources[{resource}]"), amount, why);
-        }
-    }
-}
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
 /// Restores the fields of a changed pod that only its creation sets.
-pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
+pub fn prepare_update(context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
     match subresource {
         "status" => {
+            if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
+                agree_with_first(status, ["podIP", "podIPs"], |item| &item["ip"], |ip| json!({"ip": ip}));
+            }
             // Set at creation.
             if let Some(class) = old["status"].get("qosClass")
                 && let Some(status) = new["status"].as_object_mut()
@@ -43,9 +28,10 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
             }
         }
         "ephemeralcontainers" => ephemeral::prepare(new, old),
-        "resize" => resize::prepare(new, old),
+        "resize" => resize::prepare(context.feature_gates, new, old),
         _ => {
             default_pod(new);
+            add_default_tolerations(new);
             let Some(spec) = new["spec"].as_object_mut() else { return };
             for field in ["priority", "preemptionPolicy", "serviceAccountName", "serviceAccount"] {
                 if let Some(value) = old["spec"].get(field) {
@@ -53,6 +39,17 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
                 }
             }
         }
+    }
+}
+
+/// The admission plugin DefaultTolerationSeconds, which also looks at changes.
+fn add_default_tolerations(pod: &mut Value) {
+    let Ok(mut tolerations) = from_value::<Vec<Toleration>>(&pod["spec"]["tolerations"]) else { return };
+    let n_before = tolerations.len();
+    add_default_tolerations_to(&mut tolerations);
+    let added = tolerations[n_before..].iter().filter_map(|added| serde_json::to_value(added).ok());
+    if let Some(list) = object(pod, "spec").and_then(|spec| list(spec, "tolerations")) {
+        list.extend(added);
     }
 }
 
@@ -86,9 +83,10 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<Cause> {
     if grace_may_change {
         keep("terminationGracePeriodSeconds");
     }
-    if gated && narrows_node_rules(new_spec, old_spec) {
+    if gated {
+        validate_node_rules(new_spec, old_spec, &mut causes);
         keep("nodeSelector");
-        keep("affinity");
+        keep_node_affinity(&mut allowed, old_spec);
     }
     if allowed != *old_spec {
         causes.forbidden(
@@ -109,7 +107,7 @@ fn validate_deadline(new: &Value, old: &Value, causes: &mut Causes) {
             causes.invalid(field, new, "must be between 1 and 2147483647, inclusive");
         }
         (Some(seconds), Some(before)) if seconds > before => {
-            causes.invalid(field, new, &format!("must be less than or equal to previous value {before}"));
+            causes.invalid(field, new, "must be less than or equal to previous value");
         }
         (None, Some(_)) => causes.invalid(field, new, "must not update from a positive integer to nil value"),
         _ => {}
@@ -136,55 +134,72 @@ fn validate_tolerations(new: &Value, old: &Value, causes: &mut Causes) {
 
 fn validate_gates(new: &Value, old: &Value, causes: &mut Causes) {
     let old: HashSet<&Value> = items(old, "schedulingGates").iter().collect();
-    let added: Vec<&str> = items(new, "schedulingGates")
-        .iter()
-        .filter(|gate| !old.contains(gate))
-        .map(|gate| text(gate, "/name"))
-        .collect();
-    if !added.is_empty() {
-        let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", added[0]);
-        causes.forbidden("spec.schedulingGates", &detail);
+    for (i, gate) in items(new, "schedulingGates").iter().enumerate().filter(|(_, gate)| !old.contains(gate))
+    {
+        let name = text(gate, "/name");
+        let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+        causes.forbidden(&format!("spec.schedulingGates[{i}].name"), &detail);
     }
 }
 
 /// While gates hold a pod, its rules about nodes may get narrower: more node selector entries, more expressions in
 /// existing terms, or required terms where there were none.
-fn narrows_node_rules(new: &Value, old: &Value) -> bool {
-    let empty = Map::new();
-    let selector = |spec: &'_ Value| spec["nodeSelector"].as_object().unwrap_or(&empty).clone();
-    let (new_selector, old_selector) = (selector(new), selector(old));
-    if !old_selector.iter().all(|(key, value)| new_selector.get(key) == Some(value)) {
-        return false;
-    }
-    let required = "requiredDuringSchedulingIgnoredDuringExecution";
-    let without_required = |spec: &Value| {
-        let mut affinity = spec["affinity"].clone();
-        if let Some(rules) = affinity.get_mut("nodeAffinity").and_then(Value::as_object_mut) {
-            rules.remove(required);
-            rules.remove("preferredDuringSchedulingIgnoredDuringExecution");
-            if rules.is_empty()
-                && let Some(affinity) = affinity.as_object_mut()
-            {
-                affinity.remove("nodeAffinity");
-            }
-        }
-        if affinity.as_object().is_some_and(Map::is_empty) { Value::Null } else { affinity }
-    };
-    if without_required(new) != without_required(old) {
-        return false;
+fn validate_node_rules(new: &Value, old: &Value, causes: &mut Causes) {
+    let entries = old["nodeSelector"].as_object();
+    if entries.into_iter().flatten().any(|(key, value)| new["nodeSelector"].get(key) != Some(value)) {
+        let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        causes.invalid("spec.nodeSelector", &new["nodeSelector"], why);
     }
     let terms = |spec: &'_ Value| -> Vec<Value> {
-        items(&spec["affinity"]["nodeAffinity"][required], "nodeSelectorTerms").to_vec()
+        items(&spec["affinity"]["nodeAffinity"][REQUIRED], "nodeSelectorTerms").to_vec()
     };
-    let (new_terms, old_terms) = (terms(new), terms(old));
-    old_terms.is_empty()
-        || (new_terms.len() == old_terms.len()
-            && old_terms.iter().zip(&new_terms).all(|(old, new)| {
-                ["matchExpressions", "matchFields"].iter().all(|list| {
-                    let new: HashSet<&Value> = items(new, list).iter().collect();
-                    items(old, list).iter().all(|requirement| new.contains(requirement))
-                })
-            }))
+    let (new, old) = (terms(new), terms(old));
+    let path = format!("spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
+    if !old.is_empty() && old.len() != new.len() {
+        let shown = new.iter().map(as_in_go).collect();
+        causes.invalid(
+            &path,
+            &shown,
+            "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
+        );
+        return;
+    }
+    for (i, (old, new)) in old.iter().zip(&new).enumerate() {
+        let keeps = |list: &&str| {
+            let now: HashSet<&Value> = items(new, list).iter().collect();
+            items(old, list).iter().all(|requirement| now.contains(requirement))
+        };
+        if !["matchExpressions", "matchFields"].iter().all(keeps) {
+            let why = "only additions are allowed (no mutations or deletions)";
+            causes.invalid(&format!("{path}[{i}]"), &as_in_go(new), why);
+        }
+    }
+}
+
+/// A node selector term as kube-apiserver prints it.
+fn as_in_go(term: &Value) -> Value {
+    let requirement = |requirement: &Value| json!({"Key": requirement["key"], "Operator": requirement["operator"], "Values": requirement["values"]});
+    let list = |name| {
+        let list = items(term, name);
+        if list.is_empty() { Value::Null } else { list.iter().map(requirement).collect() }
+    };
+    json!({"MatchExpressions": list("matchExpressions"), "MatchFields": list("matchFields")})
+}
+
+/// Leaves everything of a changed affinity but its rules about nodes.
+fn keep_node_affinity(new: &mut Value, old: &Value) {
+    let kept = old["affinity"].get("nodeAffinity").cloned();
+    match (new.get_mut("affinity").and_then(Value::as_object_mut), kept) {
+        (Some(affinity), Some(kept)) => drop(affinity.insert("nodeAffinity".to_owned(), kept)),
+        (Some(affinity), None) => {
+            affinity.remove("nodeAffinity");
+            if affinity.is_empty() && old["affinity"].is_null() {
+                new.as_object_mut().map(|spec| spec.remove("affinity"));
+            }
+        }
+        (None, Some(kept)) => new["affinity"] = json!({"nodeAffinity": kept}),
+        (None, None) => {}
+    }
 }
 
 #[cfg(test)]
@@ -209,21 +224,41 @@ mod tests {
         assert_eq!(changed("/spec/tolerations", json!([])), ["spec.tolerations"]);
         let more = json!([{"key": "a", "operator": "Exists", "tolerationSeconds": 5}, {"key": "b", "operator": "Exists"}]);
         assert_eq!(changed("/spec/tolerations", more), none);
-        assert_eq!(changed("/spec/schedulingGates", json!([{"name": "g"}])), ["spec.schedulingGates"]);
+        assert_eq!(
+            changed("/spec/schedulingGates", json!([{"name": "g"}])),
+            ["spec.schedulingGates[0].name"]
+        );
     }
 
     #[test]
     fn gated_pods_accept_narrower_node_rules() {
-        let term = |more: Value| {
-            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
-            {"nodeSelectorTerms": [{"matchExpressions": more}]}}}})
-        };
+        let term = |more: Value| json!({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": more}]}}}});
         let a = json!({"key": "a", "operator": "Exists"});
         let b = json!({"key": "b", "operator": "Exists"});
-        assert!(narrows_node_rules(&term(json!([a, b])), &term(json!([a]))));
-        assert!(!narrows_node_rules(&term(json!([b])), &term(json!([a]))));
-        assert!(narrows_node_rules(&term(json!([a])), &json!({})));
-        assert!(narrows_node_rules(&json!({"nodeSelector": {"x": "y"}}), &json!({})));
-        assert!(!narrows_node_rules(&json!({}), &json!({"nodeSelector": {"x": "y"}})));
+        let problems = |new: &Value, old: &Value| {
+            let with = |spec: &Value| {
+                let mut spec = spec.clone();
+                spec["schedulingGates"] = json!([{"name": "g"}]);
+                json!({"spec": spec})
+            };
+            validate_update(&with(new), &with(old)).into_iter().map(|cause| cause.message).collect::<Vec<_>>()
+        };
+        let none: [&str; 0] = [];
+        assert_eq!(problems(&term(json!([a, b])), &term(json!([a]))), none);
+        assert_eq!(
+            problems(&term(json!([b])), &term(json!([a]))),
+            [
+                "Invalid value: {\"MatchExpressions\":[{\"Key\":\"b\",\"Operator\":\"Exists\",\"Values\":null}],\
+              \"MatchFields\":null}: only additions are allowed (no mutations or deletions)"
+            ]
+        );
+        assert_eq!(problems(&term(json!([a])), &json!({})), none);
+        assert_eq!(problems(&json!({"nodeSelector": {"x": "y"}}), &json!({})), none);
+        assert_eq!(
+            problems(&json!({}), &json!({"nodeSelector": {"x": "y"}})),
+            [
+                "Invalid value: null: only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            ]
+        );
     }
 }

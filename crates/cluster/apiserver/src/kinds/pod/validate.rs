@@ -2,11 +2,17 @@
 
 use berth_api::read::from_value;
 use berth_api::simulated_nodes::{CPU_USAGE, MEMORY_USAGE, POD_METRIC_PREFIX};
+use berth_api::syntax;
 use berth_api::syntax::quantity::Quantity;
 use berth_rules::admission::{FieldError, validate_label_selector as validate_typed_selector};
 
 use crate::kinds::prelude::*;
 use crate::request::Cause;
+
+const MAX_RESPONDERS: usize = 10;
+/// The lowest priority of a responder that is none of Kubernetes.
+const RESERVED_PRIORITIES: i64 = 1000;
+const MAX_PRIORITY: i64 = 100_000;
 
 /// A field error as the cause of a status; `prefix` precedes its path.
 pub fn cause(error: &FieldError, prefix: &str) -> Cause {
@@ -49,6 +55,79 @@ pub fn validate_usage(pod: &Value, causes: &mut Causes) {
     }
 }
 
+/// Components that are told of the eviction of a pod, in the order of their priorities.
+pub fn validate_responders(spec: &Value, causes: &mut Causes) {
+    let path = "spec.evictionResponders";
+    let responders = limited(&spec["evictionResponders"], path, MAX_RESPONDERS, causes);
+    for i in repeated(responders.iter().map(|responder| &responder["name"])) {
+        causes.duplicate(&format!("{path}[{i}]"), &responders[i]);
+    }
+    for (i, responder) in responders.iter().enumerate() {
+        validate_prefixed(&format!("{path}[{i}].name"), &responder["name"], causes);
+        let (field, priority) = (format!("{path}[{i}].priority"), &responder["priority"]);
+        match priority.as_i64() {
+            None => causes.required(&field, ""),
+            Some(0..RESERVED_PRIORITIES) => {
+                let why = "priorities 0-999 are reserved for responders with *.k8s.io suffix";
+                causes.invalid(&field, priority, why);
+            }
+            Some(number) if number > MAX_PRIORITY => {
+                causes.invalid(&field, priority, &format!("must be less than or equal to {MAX_PRIORITY}"));
+            }
+            Some(_) => causes.not_negative(&field, priority),
+        }
+    }
+    if !responders.is_empty() && !spec["schedulingGroup"].is_null() {
+        causes.forbidden("spec.schedulingGroup", "may not be set when evictionResponders is set");
+    }
+}
+
+/// A name with a domain, which is not one of Kubernetes.
+pub fn validate_prefixed(path: &str, name: &Value, causes: &mut Causes) {
+    let text = name.as_str().unwrap_or_default();
+    let domain = text.split('/').next().unwrap_or_default().trim().trim_end_matches('.').to_lowercase();
+    if text.is_empty() {
+        return causes.required(path, "");
+    }
+    let is_reserved =
+        |owner: &&str| domain.strip_suffix(owner).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    if ["k8s.io", "kubernetes.io"].iter().any(is_reserved) {
+        causes.invalid(path, name, "domain names *.k8s.io, *.kubernetes.io are reserved");
+    }
+    match text.contains('/') {
+        true => causes.problems(path, name, syntax::label_key(text)),
+        false => causes.invalid(path, name, "must include a prefix (e.g. 'example.com/key')"),
+    }
+}
+
+/// The group of a pod has a name that a group can have.
+fn validate_group(spec: &Value, path: &str, causes: &mut Causes) {
+    let (group, field) = (&spec["schedulingGroup"], format!("{path}.schedulingGroup.podGroupName"));
+    match &group["podGroupName"] {
+        _ if group.is_null() => {}
+        Value::Null => causes.invalid(&field, &Value::Null, "must specify one of: `podGroupName`"),
+        name => causes.problems(&field, name, syntax::dns_subdomain(name.as_str().unwrap_or_default())),
+    }
+}
+
+/// Whether containers restart when their resources are changed.
+fn validate_resize_policy(container: &Value, is_init: bool, path: &str, causes: &mut Causes) {
+    let path = format!("{path}.resizePolicy");
+    let policies = items(container, "resizePolicy");
+    for i in repeated(policies.iter().map(|policy| &policy["resourceName"])) {
+        causes.duplicate(&format!("{path}[{i}]"), &policies[i]["resourceName"]);
+    }
+    for (i, policy) in policies.iter().enumerate() {
+        causes.one_of(&path, &policy["resourceName"], &["cpu", "memory"]);
+        let restarts = &policy["restartPolicy"];
+        causes.one_of(&path, restarts, &["NotRequired", "RestartContainer"]);
+        if is_init && restarts == "RestartContainer" && container["restartPolicy"] != "Always" {
+            let why = "must not be set to 'RestartContainer' for non-sidecar initContainers";
+            causes.invalid(&format!("{path}[{i}].restartPolicy"), restarts, why);
+        }
+    }
+}
+
 /// Validates fields that are irrelevant for placement.
 pub fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
     for list in ["initContainers", "containers"] {
@@ -59,6 +138,12 @@ pub fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
                 let field = format!("{path}.{list}[{i}].imagePullPolicy");
                 causes.one_of(&field, pull, &["Always", "IfNotPresent", "Never"]);
             }
+            validate_resize_policy(
+                container,
+                list == "initContainers",
+                &format!("{path}.{list}[{i}]"),
+                causes,
+            );
         }
     }
     for (i, volume) in items(spec, "volumes").iter().enumerate() {
@@ -76,6 +161,7 @@ pub fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
             validate_label_selector(&field, &source["clusterTrustBundle"]["labelSelector"], causes);
         }
     }
+    validate_group(spec, path, causes);
     let policies = ["Always", "OnFailure", "Never"];
     causes.one_of(&format!("{path}.restartPolicy"), &spec["restartPolicy"], &policies);
     let field = "terminationGracePeriodSeconds";

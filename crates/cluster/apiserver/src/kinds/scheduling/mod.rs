@@ -15,11 +15,11 @@ kinds! {
     DEVICE_CLASSES: device::CLASS, &[NAME, AGE], has_generation: true;
     RESOURCE_CLAIMS: device::CLAIM, device::CLAIM_COLUMNS;
     RESOURCE_CLAIM_TEMPLATES: device::CLAIM_TEMPLATE, &[NAME, AGE];
-    RESOURCE_SLICES: device::SliceStrategy, device::SLICE_COLUMNS, has_generation: true;
+    RESOURCE_SLICES: device::SLICE, device::SLICE_COLUMNS, has_generation: true;
     PRIORITY_CLASSES: priority_class::PriorityClass, priority_class::COLUMNS;
-    COMPOSITE_POD_GROUPS: composite_pod_group::COMPOSITE_POD_GROUP, composite_pod_group::COLUMNS, has_generation: true;
-    POD_GROUPS: pod_group::POD_GROUP, pod_group::COLUMNS;
-    POD_GROUPS_V1BETA1: NoRules, pod_group::COLUMNS;
-    WORKLOADS: workload::WORKLOAD, DEFAULT;
-    WORKLOADS_V1BETA1: NoRules, DEFAULT;
+    COMPOSITE_POD_GROUPS: composite_pod_group::COMPOSITE_POD_GROUP, composite_pod_group::COLUMNS, has_generation: true, needs_version: true;
+    POD_GROUPS: pod_group::POD_GROUP, pod_group::COLUMNS, needs_version: true;
+    POD_GROUPS_V1BETA1: NoRules, pod_group::COLUMNS, needs_version: true;
+    WORKLOADS: workload::WORKLOAD, DEFAULT, needs_version: true;
+    WORKLOADS_V1BETA1: NoRules, DEFAULT, needs_version: true;
 }

@@ -15,6 +15,11 @@ impl Strategy for PriorityClass {
         }
     }
 
+    /// It counts no changes.
+    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
+        value["metadata"]["generation"] = 1.into();
+    }
+
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let name = text(value, "/metadata/name");
         let priority = value["value"].as_i64().unwrap_or(0);
@@ -39,9 +44,10 @@ impl Strategy for PriorityClass {
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
-        for field in ["value", "preemptionPolicy"] {
-            causes.unchanged(field, &new[field], &old[field]);
+        if new["value"] != old["value"] {
+            causes.forbidden("value", "may not be changed in an update.");
         }
+        causes.unchanged("preemptionPolicy", &new["preemptionPolicy"], &old["preemptionPolicy"]);
     }
 }
 

@@ -5,23 +5,14 @@ use std::collections::HashMap;
 use super::volume::CLASS;
 use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
+use crate::strategy::metadata::count_generation;
 
 pub struct CsiDriver;
 
-const REQUIRED_ON_NODES: &str = "preventPodSchedulingIfMissing";
-
 impl Strategy for CsiDriver {
-    fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
-        if !context.feature_gates.volume_limit_scaling {
-            object(value, "spec").and_then(|spec| spec.remove(REQUIRED_ON_NODES));
-        }
-    }
-
-    fn prepare_update(&self, context: &Context<'_>, _subresource: &str, new: &mut Value, old: &Value) {
+    fn prepare_update(&self, _context: &Context<'_>, _subresource: &str, new: &mut Value, old: &Value) {
         self.default(new);
-        if !context.feature_gates.volume_limit_scaling && old["spec"].get(REQUIRED_ON_NODES).is_none() {
-            object(new, "spec").and_then(|spec| spec.remove(REQUIRED_ON_NODES));
-        }
+        count_generation(new, old);
     }
 
     fn default(&self, value: &mut Value) {

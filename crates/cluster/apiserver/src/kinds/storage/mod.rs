@@ -13,10 +13,10 @@ use crate::kinds::kind::kinds;
 kinds! {
     PERSISTENT_VOLUME_CLAIMS: persistent_volume_claim::PersistentVolumeClaim, persistent_volume_claim::COLUMNS;
     PERSISTENT_VOLUMES: persistent_volume::PersistentVolume, persistent_volume::COLUMNS;
-    CSI_DRIVERS: csi::CsiDriver, csi::DRIVER_COLUMNS;
-    CSI_NODES: csi::CsiNode, csi::NODE_COLUMNS;
-    CSI_STORAGE_CAPACITIES: csi::CsiStorageCapacity, csi::CAPACITY_COLUMNS;
+    CSI_DRIVERS: csi::CsiDriver, csi::DRIVER_COLUMNS, needs_version: true;
+    CSI_NODES: csi::CsiNode, csi::NODE_COLUMNS, needs_version: true;
+    CSI_STORAGE_CAPACITIES: csi::CsiStorageCapacity, csi::CAPACITY_COLUMNS, needs_version: true;
     STORAGE_CLASSES: class::StorageClass, class::STORAGE_COLUMNS;
-    VOLUME_ATTACHMENTS: csi::VolumeAttachment, csi::ATTACHMENT_COLUMNS;
+    VOLUME_ATTACHMENTS: csi::VolumeAttachment, csi::ATTACHMENT_COLUMNS, needs_version: true;
     VOLUME_ATTRIBUTES_CLASSES: class::ATTRIBUTES_STRATEGY, class::ATTRIBUTES_COLUMNS;
 }

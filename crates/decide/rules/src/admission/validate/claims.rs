@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::super::field::{BadValue, Errors, Path};
-use berth_api::object::{ObjectMeta, PodResourceClaim, PodSpec};
+use berth_api::object::{ObjectMeta, PodResourceClaim, PodSpec, ResourceRequirements};
 use berth_api::syntax;
 
 pub(super) fn validate_resource_claims(
@@ -40,7 +40,9 @@ pub(super) fn validate_resource_claims(
             _ => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
         };
         if !why.is_empty() {
-            errors.invalid(&path, BadValue::Omitted, why);
+            let shown = serde_json::json!({"Name": name, "ResourceClaimName": resource_claim_name,
+                "ResourceClaimTemplateName": resource_claim_template_name});
+            errors.invalid(&path, BadValue::Json(&shown.to_string()), why);
         }
         for (field, source) in sources {
             if let Some(source) = source {
@@ -50,38 +52,63 @@ pub(super) fn validate_resource_claims(
     }
 }
 
+/// The claims of the pod, by name.
+fn names(spec: &PodSpec) -> BTreeSet<&str> {
+    spec.resource_claims.iter().map(|claim| claim.name.as_str()).collect()
+}
+
 pub(super) fn validate_container_claims(spec: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
-    let names: BTreeSet<&str> = spec.resource_claims.iter().map(|claim| claim.name.as_str()).collect();
+    let names = names(spec);
     let lists = [("containers", &spec.containers), ("initContainers", &spec.init_containers)];
     for (list, containers) in lists {
         let list = path.child(list);
         for (i, container) in containers.iter().enumerate() {
             let container_path = list.index(i);
             let resources = container_path.child("resources");
-            let claims = resources.child("claims");
-            let mut seen = HashSet::new();
-            for (j, claim) in container.resources.claims.iter().enumerate() {
-                let path = claims.index(j);
-                if claim.name.is_empty() {
-                    errors.required(&path, "");
-                    continue;
-                }
-                let key = match claim.request.as_str() {
-                    "" => claim.name.clone(),
-                    request => format!("{}/{request}", claim.name),
-                };
-                if seen.contains(&key) {
-                    errors.duplicate(&path, &key);
-                }
-                seen.insert(key);
-                if !names.contains(claim.name.as_str()) {
-                    let known = names.iter().copied().collect::<Vec<_>>().join(", ");
-                    let known =
-                        if known.is_empty() { " which is empty".to_owned() } else { format!(": {known}") };
-                    let why = format!("must be one of the names in pod.spec.resourceClaims{known}");
-                    errors.not_found(&path, &claim.name, why);
-                }
-            }
+            validate_references(&container.resources, &names, &resources.child("claims"), errors);
+        }
+    }
+}
+
+/// Claims are a matter of containers.
+pub(super) fn validate_pod_claims(
+    spec: &PodSpec,
+    resources: &ResourceRequirements,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    if !resources.claims.is_empty() {
+        errors.forbidden(path, "claims may not be set for Resources at pod-level");
+        validate_references(resources, &names(spec), path, errors);
+    }
+}
+
+fn validate_references(
+    resources: &ResourceRequirements,
+    names: &BTreeSet<&str>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let mut seen = HashSet::new();
+    for (i, claim) in resources.claims.iter().enumerate() {
+        let path = path.index(i);
+        if claim.name.is_empty() {
+            errors.required(&path, "");
+            continue;
+        }
+        let key = match claim.request.as_str() {
+            "" => claim.name.clone(),
+            request => format!("{}/{request}", claim.name),
+        };
+        if seen.contains(&key) {
+            errors.duplicate(&path, &key);
+        }
+        seen.insert(key);
+        if !names.contains(claim.name.as_str()) {
+            let known = names.iter().copied().collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { " which is empty".to_owned() } else { format!(": {known}") };
+            let why = format!("must be one of the names in pod.spec.resourceClaims{known}");
+            errors.not_found(&path, &claim.name, why);
         }
     }
 }
@@ -126,11 +153,13 @@ mod tests {
             ),
             (
                 json!([{"name": "a"}]),
-                "spec.resourceClaims[0]: Invalid value: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+                "spec.resourceClaims[0]: Invalid value: {\"Name\":\"a\",\"ResourceClaimName\":null,\
+                 \"ResourceClaimTemplateName\":null}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
             ),
             (
                 json!([both]),
-                "spec.resourceClaims[0]: Invalid value: at most one of `resourceClaimName` or `resourceClaimTemplateName` \
+                "spec.resourceClaims[0]: Invalid value: {\"Name\":\"a\",\"ResourceClaimName\":\"c\",\
+                 \"ResourceClaimTemplateName\":\"t\"}: at most one of `resourceClaimName` or `resourceClaimTemplateName` \
                  may be specified",
             ),
             (

@@ -4,6 +4,7 @@ use super::super::defaults::{
     container_sum, is_huge_page, is_native, is_overcommit_allowed, is_pod_level_resource,
 };
 use super::super::field::{BadValue, Errors, Path};
+use super::claims::validate_pod_claims;
 use berth_api::object::{PodSpec, ResourceList, ResourceRequirements};
 use berth_api::syntax;
 use berth_api::syntax::quantity::Quantity;
@@ -29,7 +30,12 @@ pub(super) fn validate_overhead(overhead: &ResourceList, path: &Path<'_>, errors
 }
 
 pub(super) fn validate_pod_resources(spec: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
-    let Some(ResourceRequirements { requests, limits, .. }) = spec.resources.as_deref() else { return };
+    let Some(resources) = spec.resources.as_deref() else { return };
+    if spec.os.as_ref().is_some_and(|os| os.name == "windows") {
+        return errors.forbidden(path, "may not be set for a windows pod");
+    }
+    validate_pod_claims(spec, resources, &path.child("claims"), errors);
+    let ResourceRequirements { requests, limits, .. } = resources;
     validate_requirements(requests, limits, Level::Pod, path, errors);
 
     let requests_path = path.child("requests");

@@ -117,14 +117,18 @@ fn validate_toleration(toleration: &Toleration, gates: FeatureGates, path: &Path
         }
         "Gt" | "Lt" if compares => {
             if let Err(problem) = syntax::decimal_integer(value) {
+                let is_number = problem.starts_with("strconv");
                 errors.invalid(&path.child("value"), value, problem);
+                // The API server parses it once more; signs and leading zeros are no errors then.
+                let digits = value.strip_prefix(['+', '-']).unwrap_or(value);
+                if !is_number && (digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit())) {
+                    let why = format!("strconv.ParseInt: parsing {value:?}: invalid syntax");
+                    errors.invalid(&path.child("value"), value, why);
+                }
             }
         }
-        _ => {
-            let operators: &[_] =
-                if compares { &["Equal", "Exists", "Gt", "Lt"] } else { &["Equal", "Exists"] };
-            errors.not_supported(&operator_path, operator, operators);
-        }
+        "Gt" | "Lt" => errors.not_supported(&operator_path, operator, &["Equal", "Exists", "Lt", "Gt"]),
+        _ => errors.not_supported(&operator_path, operator, &["Equal", "Exists"]),
     }
     if !matches!(effect.as_str(), "" | "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
         errors.not_supported(&effect_path, effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);

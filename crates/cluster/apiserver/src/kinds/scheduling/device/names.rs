@@ -3,6 +3,7 @@
 use berth_api::syntax;
 
 use crate::kinds::prelude::*;
+pub use crate::strategy::fields::{limited, limited_set};
 
 const MAX_DRIVER_NAME: usize = 63;
 const MAX_POOL_NAME: usize = 253;
@@ -81,31 +82,6 @@ fn validate_identifier(path: &str, name: &str, causes: &mut Causes) {
     if !is_word || name.bytes().next().is_none_or(|b| b.is_ascii_digit()) {
         causes.invalid(path, &name.into(), C_IDENTIFIER);
     }
-}
-
-/// The items of a list of at most `max`; none of a longer one, whose items are not validated.
-pub fn limited<'v>(value: &'v Value, path: &str, max: usize, causes: &mut Causes) -> &'v [Value] {
-    let list = value.as_array().map_or(&[][..], Vec::as_slice);
-    if list.len() > max {
-        causes.too_many(path, list.len(), max);
-        return &[];
-    }
-    list
-}
-
-/// As [`limited`], with items that differ in a key.
-pub fn limited_set<'v>(
-    value: &'v Value,
-    path: &str,
-    max: usize,
-    key: fn(&Value) -> &Value,
-    causes: &mut Causes,
-) -> &'v [Value] {
-    let list = limited(value, path, max, causes);
-    for i in repeated(list.iter().map(key)) {
-        causes.duplicate(&format!("{path}[{i}]"), key(&list[i]));
-    }
-    list
 }
 
 /// `bindingConditions` and `bindingFailureConditions` of a device or a result.

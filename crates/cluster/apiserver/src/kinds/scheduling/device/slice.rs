@@ -23,45 +23,8 @@ const MAX_VALID_VALUES: usize = 10;
 
 const NODE_MAPPINGS: &str = "nodeAllocatableResourceMappings";
 
-pub struct SliceStrategy;
-
-/// Without the gate `DRANodeAllocatableResources`, devices have no mappings, but for slices that have some already.
-impl Strategy for SliceStrategy {
-    fn prepare_create(&self, context: &Context<'_>, slice: &mut Value) {
-        if !context.feature_gates.dra_node_allocatable_resources {
-            drop_mappings(slice);
-        }
-    }
-
-    fn prepare_update(&self, context: &Context<'_>, _subresource: &str, new: &mut Value, old: &Value) {
-        self.default(new);
-        let had_some = items(&old["spec"], "devices").iter().any(|device| !device[NODE_MAPPINGS].is_null());
-        if !context.feature_gates.dra_node_allocatable_resources && !had_some {
-            drop_mappings(new);
-        }
-    }
-
-    fn default(&self, slice: &mut Value) {
-        SLICE.default(slice);
-    }
-
-    fn validate(&self, context: &Context<'_>, slice: &Value, causes: &mut Causes) {
-        SLICE.validate(context, slice, causes);
-    }
-
-    fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
-        SLICE.validate_update(context, new, old, causes);
-    }
-}
-
-fn drop_mappings(slice: &mut Value) {
-    for device in slice.get_mut("spec").map_or(&mut [][..], |spec| items_mut(spec, "devices")) {
-        device.as_object_mut().and_then(|device| device.remove(NODE_MAPPINGS));
-    }
-}
-
 /// A slice stays with its driver, its pool and its node: a node writes only its own.
-static SLICE: Typed = Typed {
+pub static SLICE: Typed = Typed {
     enums: &[("DeviceTaint", "effect", super::EFFECTS)],
     immutable: &["/spec/driver", "/spec/pool/name", "/spec/nodeName"],
     complete: set_taint_times,
