@@ -7,7 +7,7 @@
 //! | [`resource`] | the table of resources: group, version, kind, plural, scope, URL paths |
 //! | [`object`] | typed objects, metadata, conditions, times; [`object::placement`] lists the fields of a pod that matter for placement |
 //! | [`read`] | YAML and JSON text to objects |
-//! | [`fenceposts`], [`rollout`] | numbers that may be percentages; the steps of a rollout |
+//! | [`fenceposts`] | numbers that may be percentages |
 //! | [`simulated_nodes`], [`split_mix`] | simulated nodes; pseudo-random numbers |
 //! | [`by_hash`] | lists whose elements are found by the hash of their key |
 //! | [`work`] | how much work one request, event, page or file may cause |
@@ -23,7 +23,6 @@ pub mod fenceposts;
 pub mod object;
 pub mod read;
 pub mod resource;
-pub mod rollout;
 pub mod simulated_nodes;
 pub mod split_mix;
 pub mod syntax;

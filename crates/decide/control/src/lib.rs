@@ -1,7 +1,12 @@
 //! The control plane around a decision, written once: the embedded cluster puts watches and writes around these functions,
 //! simulations run them on their own state. Objects in, what to write out; no clock, no I/O.
 
+pub mod bounds;
 pub mod budget;
+pub mod daemon_set;
+pub mod deployment;
 pub mod limits;
 pub mod quota;
+pub mod replica_set;
+pub mod stateful_set;
 pub mod taints;

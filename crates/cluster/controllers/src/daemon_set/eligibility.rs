@@ -1,61 +1,19 @@
-//! Node eligibility for daemon pods: the checks of the DaemonSet controller, a subset of the scheduler's.
+//! The pods of a DaemonSet: their nodes, tolerations and pins.
 
 use berth_api::feature_gates::FeatureGates;
-use berth_api::object::{Pod as PodRules, Shared, StringMap};
+use berth_api::object::Pod as PodRules;
 use berth_api::read::from_value;
-use berth_input::expand::daemon_tolerations;
-use berth_rules::{Dialect, NodeSelectorRule, TaintEffect, Tolerations};
+use berth_input::expand::{Eligibility, daemon_tolerations};
 use serde_json::{Map, Value, json};
 
 use crate::pod_control::object_at;
-use crate::view::Node;
 
-/// Whether a node should run a pod, and whether an existing pod may continue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Belongs {
-    pub(super) should_run: bool,
-    pub(super) should_continue: bool,
-}
-
-/// The node requirements of a template, parsed once for all nodes.
-pub(super) struct Eligibility {
-    node_name: String,
-    node_selector: Shared<StringMap>,
-    required: Option<NodeSelectorRule>,
-    tolerations: Tolerations,
-}
-
-impl Eligibility {
-    /// The requirements of a pod created from the template. No node is eligible for an invalid template.
-    pub(super) fn of(template: &Value, gates: FeatureGates) -> Option<Self> {
-        let mut pod = template.as_object().cloned().unwrap_or_default();
-        add_standard_tolerations(&mut pod);
-        let pod: PodRules = from_value(&json!({"spec": pod.get("spec")})).ok()?;
-        let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-        let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
-        Some(Eligibility {
-            required: required.map(|r| NodeSelectorRule::parse(r, String::new(), Dialect::V1, false)),
-            tolerations: Tolerations::parse(&pod.spec.tolerations).in_force(gates),
-            node_name: pod.spec.node_name.clone(),
-            node_selector: pod.spec.node_selector.clone(),
-        })
-    }
-
-    /// Whether the template's pods may run on a node.
-    pub(super) fn check(&self, node: &Node) -> Belongs {
-        let (name, labels) = (&node.metadata.name, &node.metadata.labels);
-        let fits = (self.node_name.is_empty() || *self.node_name == **name)
-            && self.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
-            && self.required.as_ref().is_none_or(|required| required.matches(name, labels));
-        let untolerated = |forbids: fn(&TaintEffect) -> bool| {
-            let taints = node.spec.taints.iter().map(|taint| &taint.taint);
-            taints.filter(|t| forbids(&TaintEffect::parse(&t.effect))).any(|t| !self.tolerations.tolerate(t))
-        };
-        Belongs {
-            should_run: fits && !untolerated(TaintEffect::forbids_scheduling),
-            should_continue: fits && !untolerated(|effect| *effect == TaintEffect::NoExecute),
-        }
-    }
+/// The node requirements of a template. No node is eligible for an invalid one.
+pub(super) fn eligibility(template: &Value, gates: FeatureGates) -> Option<Eligibility> {
+    let mut pod = template.as_object().cloned().unwrap_or_default();
+    add_standard_tolerations(&mut pod);
+    let pod: PodRules = from_value(&json!({"spec": pod.get("spec")})).ok()?;
+    Some(Eligibility::of(&pod, gates))
 }
 
 /// Adds the tolerations of all daemon pods; they replace those with a time limit.
@@ -84,7 +42,10 @@ pub(super) fn pin_to_node(pod: &mut Map<String, Value>, node: &str) {
 
 #[cfg(test)]
 mod tests {
+    use berth_input::expand::Belongs;
+
     use super::*;
+    use crate::view::Node;
 
     #[test]
     fn daemon_pods_run_on_eligible_nodes() {
@@ -134,9 +95,11 @@ mod tests {
                 false,
             ),
         ] {
-            let eligibility = Eligibility::of(&json!({"spec": spec}), FeatureGates::default()).unwrap();
+            let eligibility = eligibility(&json!({"spec": spec}), FeatureGates::default()).unwrap();
             let expected = Belongs { should_run, should_continue };
-            assert_eq!(eligibility.check(&node(labels, taints.clone())), expected, "{spec} {taints}");
+            let node = node(labels, taints.clone());
+            let node_taints = node.spec.taints.iter().map(|taint| &taint.taint);
+            assert_eq!(eligibility.check(&node.metadata, node_taints), expected, "{spec} {taints}");
         }
     }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::eligibility::{Eligibility, add_standard_tolerations, pin_to_node};
+use self::eligibility::{add_standard_tolerations, eligibility, pin_to_node};
 use self::plan::{by_node, plan};
 use super::api::{Api, Precondition};
 use super::events::{Recorder, Reference};
@@ -105,7 +105,7 @@ impl DaemonSets {
         )
         .await?;
         let hash = history.update.hash();
-        let Some(eligibility) = Eligibility::of(&set.spec.template, self.feature_gates) else {
+        let Some(eligibility) = eligibility(&set.spec.template, self.feature_gates) else {
             let about = Reference::new(&DAEMON_SETS, &set.metadata);
             self.control.recorder.warning(
                 &about,
@@ -115,7 +115,10 @@ impl DaemonSets {
             return Ok(Next::Wait);
         };
         let nodes = self.control.caches.nodes.all();
-        let nodes = nodes.iter().map(|node| (node.metadata.name.clone(), eligibility.check(node)));
+        let nodes = nodes.iter().map(|node| {
+            let taints = node.spec.taints.iter().map(|taint| &taint.taint);
+            (node.metadata.name.clone(), eligibility.check(&node.metadata, taints))
+        });
         let (nodes, nowhere) = by_node(nodes, &pods);
         let mut plan = plan(&set, &nodes, nowhere, hash, Timestamp::now());
         plan.status.collision_count = history.collisions;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_api::rollout::Bounds;
-use berth_api::rollout::daemon_set::{self as rollout, Daemon};
+use berth_control::bounds::Bounds;
+use berth_control::daemon_set::{self as rollout, Daemon};
 use jiff::Timestamp;
 
-use super::eligibility::Belongs;
 use crate::revisions::REVISION_LABEL;
 use crate::view::{DaemonSet, DaemonSetStatus, Pod};
+use berth_input::expand::Belongs;
 
 /// The actions, and the current status.
 #[derive(Debug, Default)]

@@ -3,7 +3,6 @@
 mod plan;
 mod replica_sets;
 mod revision;
-mod scale;
 mod status;
 
 use std::sync::Arc;

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use berth_api::rollout::deployment::{SetSize, new_size, scale_down_old};
+use berth_control::deployment::{self as sizes, SetSize};
 use jiff::Timestamp;
 
-use super::replica_sets::{Sized, bounds, new_and_old, total_replicas};
+use super::replica_sets::{Sized, new_and_old, spec};
 use super::revision::{
-    Annotations, REVISION, beyond_history, changed, desired_replicas_annotation, new_replica_set_annotations,
-    next_revision, revision, size_annotations,
+    Annotations, REVISION, beyond_history, changed, new_replica_set_annotations, next_revision, revision,
+    size_annotations,
 };
-use super::scale::scale;
 use super::status;
 use crate::template::template_hash;
 use crate::view::{Deployment, DeploymentStatus, ReplicaSet};
@@ -54,26 +53,21 @@ pub(super) fn plan(
     if deployment.metadata.is_deleting() {
         return planning.with_counts();
     }
-    if deployment.spec.paused || is_scaling(deployment, replica_sets) {
-        planning.sync_revision();
-        planning.sync_size();
-        if deployment.spec.paused {
-            planning.clean_up();
+    let sizes = planning.sizes(has_running_pods);
+    planning.sync_revision();
+    planning.old.iter_mut().zip(sizes.old).for_each(|(set, replicas)| set.replicas = replicas);
+    match (&mut planning.new, sizes.new) {
+        (None, Some(replicas)) => planning.make(replicas),
+        (new, replicas) => {
+            new.iter_mut().zip(replicas).for_each(|(new, replicas)| new.replicas = replicas);
+            planning.write_sizes();
         }
-        return planning.with_counts();
     }
-    if deployment.is_rolling() {
-        planning.roll();
-    } else {
-        planning.recreate(has_running_pods);
+    let is_settled = || !sizes.is_scaling && !sizes.goes_on && planning.is_complete();
+    if deployment.spec.paused || is_settled() {
+        planning.clean_up();
     }
-    planning.with_progress()
-}
-
-/// Whether the replicas changed since the ReplicaSets were last scaled.
-fn is_scaling(deployment: &Deployment, replica_sets: &[Arc<ReplicaSet>]) -> bool {
-    let mut active = replica_sets.iter().filter(|set| set.replicas() > 0);
-    active.any(|set| desired_replicas_annotation(set).is_some_and(|desired| desired != deployment.replicas()))
+    if sizes.is_scaling { planning.with_counts() } else { planning.with_progress() }
 }
 
 struct Planning<'a> {
@@ -87,53 +81,10 @@ struct Planning<'a> {
 }
 
 impl Planning<'_> {
-    fn roll(&mut self) {
-        let bounds = bounds(self.deployment);
-        let wanted = self.deployment.replicas();
-        self.sync_revision();
-        let mut old: Vec<SetSize> = self.old.iter().map(Sized::size).collect();
-        if self.new.is_none() {
-            let replicas = new_size(wanted, bounds, 0, &old);
-            self.make(replicas);
-            return;
-        }
-        let grown = self.new.as_mut().is_some_and(|new| {
-            let size = new_size(wanted, bounds, new.replicas, &old);
-            std::mem::replace(&mut new.replicas, size) != size
-        });
-        let shrunk = match &self.new {
-            Some(new) if !grown => scale_down_old(wanted, bounds, new.size(), &mut old),
-            _ => false,
-        };
-        self.old.iter_mut().zip(old).for_each(|(set, size)| set.replicas = size.replicas);
-        self.write_sizes();
-        if !grown && !shrunk && self.is_complete() {
-            self.clean_up();
-        }
-    }
-
-    fn recreate(&mut self, has_running_pods: impl Fn(&ReplicaSet) -> bool) {
-        self.sync_revision();
-        let n_old = total_replicas(&self.old);
-        for set in &mut self.old {
-            set.replicas = 0;
-        }
-        self.write_sizes();
-        // All old pods must be gone, not only terminating.
-        if n_old > 0 || self.old.iter().any(|set| has_running_pods(&set.object)) {
-            return;
-        }
-        let wanted = self.deployment.replicas();
-        match &mut self.new {
-            None => self.make(wanted),
-            Some(new) => {
-                let grown = std::mem::replace(&mut new.replicas, wanted) != wanted;
-                self.write_sizes();
-                if !grown && self.is_complete() {
-                    self.clean_up();
-                }
-            }
-        }
+    fn sizes(&self, has_running_pods: impl Fn(&ReplicaSet) -> bool) -> sizes::Plan {
+        let old: Vec<SetSize> = self.old.iter().map(Sized::size).collect();
+        let has_old_pods = || self.old.iter().any(|set| has_running_pods(&set.object));
+        sizes::plan(&spec(self.deployment), self.new.as_ref().map(Sized::size), &old, has_old_pods)
     }
 
     /// Updates the revision of the new ReplicaSet and of the Deployment.
@@ -175,11 +126,6 @@ impl Planning<'_> {
         self.made = Some(name.clone());
         self.actions.push(Action::Create { name, hash, replicas, annotations });
         self.set_revision(next.to_string());
-    }
-
-    fn sync_size(&mut self) {
-        scale(self.deployment, &mut self.new, &mut self.old);
-        self.write_sizes();
     }
 
     /// Updates every active ReplicaSet whose size or size annotations differ from the plan.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::revision::{desired_replicas_annotation, max_replicas_annotation};
 use crate::template::same_template;
 use crate::view::{Deployment, ReplicaSet};
 use berth_api::fenceposts::clamp;
-use berth_api::rollout::Bounds;
-use berth_api::rollout::deployment::SetSize;
+use berth_control::bounds::Bounds;
+use berth_control::deployment::{SetSize, Spec};
 
 /// A ReplicaSet and its planned number of pods.
 #[derive(Clone, Debug)]
@@ -14,16 +15,24 @@ pub(super) struct Sized {
     pub(super) object: Arc<ReplicaSet>,
     /// `spec.replicas` after the plan.
     pub(super) replicas: i32,
+    /// Its position among all by age, oldest first.
+    age: usize,
 }
 
 impl Sized {
-    pub(super) fn new(object: Arc<ReplicaSet>) -> Self {
+    pub(super) fn new(object: Arc<ReplicaSet>, age: usize) -> Self {
         let replicas = object.replicas();
-        Sized { object, replicas }
+        Sized { object, replicas, age }
     }
 
     pub(super) fn size(&self) -> SetSize {
-        SetSize { replicas: self.replicas, available: self.object.status.available_replicas }
+        SetSize {
+            replicas: self.replicas,
+            available: self.object.status.available_replicas,
+            desired: desired_replicas_annotation(&self.object),
+            max_replicas: max_replicas_annotation(&self.object),
+            age: self.age,
+        }
     }
 }
 
@@ -32,8 +41,9 @@ pub(super) fn new_and_old(
     deployment: &Deployment,
     replica_sets: &[Arc<ReplicaSet>],
 ) -> (Option<Sized>, Vec<Sized>) {
-    let mut all: Vec<_> = replica_sets.iter().cloned().map(Sized::new).collect();
-    all.sort_by(|a, b| age(&a.object).cmp(&age(&b.object)));
+    let mut all = replica_sets.to_vec();
+    all.sort_by(|a, b| age(a).cmp(&age(b)));
+    let mut all: Vec<_> = all.into_iter().enumerate().map(|(age, set)| Sized::new(set, age)).collect();
     let template = &deployment.spec.template;
     let new = all.iter().position(|set| same_template(&set.object.spec.template, template));
     let new = new.map(|at| all.remove(at));
@@ -41,18 +51,21 @@ pub(super) fn new_and_old(
 }
 
 /// Order by creation, then name.
-pub(super) fn age(replica_set: &ReplicaSet) -> (Option<jiff::Timestamp>, &str) {
+fn age(replica_set: &ReplicaSet) -> (Option<jiff::Timestamp>, &str) {
     (replica_set.metadata.creation_timestamp, &replica_set.metadata.name)
 }
 
-/// The limits of a rolling update; all zero for other strategies.
-pub(super) fn bounds(deployment: &Deployment) -> Bounds {
-    if !deployment.is_rolling() {
-        return Bounds { max_surge: 0, max_unavailable: 0 };
-    }
+/// What the sizes of the ReplicaSets depend on.
+pub(super) fn spec(deployment: &Deployment) -> Spec {
     let rolling = &deployment.spec.strategy.rolling_update;
     let (max_surge, max_unavailable) = (rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref());
-    Bounds::of_deployment(max_surge, max_unavailable, deployment.replicas())
+    let bounds = Bounds::of_deployment(max_surge, max_unavailable, deployment.replicas());
+    Spec {
+        replicas: deployment.replicas(),
+        rolling: deployment.is_rolling().then_some(bounds),
+        is_paused: deployment.spec.paused,
+        status_replicas: deployment.status.replicas,
+    }
 }
 
 /// Planned pods of these ReplicaSets.

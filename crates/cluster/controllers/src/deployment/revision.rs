@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::replica_sets::{Sized, bounds};
+use super::replica_sets::{Sized, spec};
 use crate::view::{Deployment, ReplicaSet};
 
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -42,8 +42,7 @@ pub(super) fn max_replicas_annotation(replica_set: &ReplicaSet) -> Option<i32> {
 
 /// Annotations with the size that proportional scaling starts from.
 pub(super) fn size_annotations(deployment: &Deployment) -> Annotations {
-    let replicas = deployment.replicas();
-    let max = replicas.saturating_add(bounds(deployment).max_surge);
+    let (replicas, max) = (deployment.replicas(), spec(deployment).max_replicas());
     Annotations::from([
         (DESIRED_REPLICAS.to_owned(), replicas.to_string()),
         (MAX_REPLICAS.to_owned(), max.to_string()),
@@ -145,13 +144,16 @@ mod tests {
     #[test]
     fn history_limit_keeps_the_latest_and_those_with_pods() {
         let set = |name: &str, revision: i32, replicas: i32| {
-            Sized::new(Arc::new(
-                serde_json::from_value(json!({
-                    "metadata": {"name": name, "annotations": {REVISION: revision.to_string()}},
-                    "spec": {"replicas": replicas}, "status": {"replicas": replicas},
-                }))
-                .unwrap(),
-            ))
+            Sized::new(
+                Arc::new(
+                    serde_json::from_value(json!({
+                        "metadata": {"name": name, "annotations": {REVISION: revision.to_string()}},
+                        "spec": {"replicas": replicas}, "status": {"replicas": replicas},
+                    }))
+                    .unwrap(),
+                ),
+                0,
+            )
         };
         let old = [set("a", 3, 0), set("b", 1, 0), set("c", 2, 2), set("d", 4, 0)];
         for (limit, expected) in [

@@ -3,7 +3,7 @@
 use berth_api::fenceposts::clamp;
 use jiff::{SignedDuration, Timestamp};
 
-use super::replica_sets::{Sized, bounds, total_available, total_replicas};
+use super::replica_sets::{Sized, spec, total_available, total_replicas};
 use crate::view::{Condition, Deployment, DeploymentStatus, find_condition, remove_condition, set_condition};
 
 const AVAILABLE: &str = "Available";
@@ -38,7 +38,8 @@ pub(super) fn counted(
         collision_count: deployment.status.collision_count,
         conditions: deployment.status.conditions.clone(),
     };
-    let enough = deployment.replicas().saturating_sub(bounds(deployment).max_unavailable);
+    let max_unavailable = spec(deployment).rolling.map_or(0, |bounds| bounds.max_unavailable);
+    let enough = deployment.replicas().saturating_sub(max_unavailable);
     let (value, reason, message) = if available >= enough {
         ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     } else {
@@ -230,7 +231,7 @@ mod tests {
                 "status": {"replicas": replicas, "readyReplicas": available, "availableReplicas": available},
             }))
             .unwrap(),
-        ))
+        ), 0)
     }
 
     #[test]

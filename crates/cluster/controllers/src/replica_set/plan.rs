@@ -29,7 +29,7 @@ pub(super) fn plan(
         n if n < wanted => Plan::Create((wanted - n).min(BURST)),
         n if n > wanted => {
             let too_many = (n - wanted).min(BURST);
-            Plan::Delete(pods_to_delete(active.to_vec(), &related(), too_many, now))
+            Plan::Delete(pods_to_delete(active, &related(), too_many, now))
         }
         _ => Plan::Nothing,
     }

@@ -1,45 +1,39 @@
 //! Ranks the pods to delete when a ReplicaSet has too many.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use berth_input::expand::{DELETION_COST, Replica};
+use berth_control::replica_set::{DELETION_COST, DeletionOrder, Replica};
 use jiff::Timestamp;
 
 use crate::view::Pod;
 
-/// Selects `n` pods to delete, in the order of kube-controller-manager ([`Replica::deletion_order`]). `related` are the pods
-/// of the same Deployment.
+/// Selects `n` pods to delete. `related` are the pods of the same Deployment, these included.
 pub(super) fn pods_to_delete(
-    mut active: Vec<Arc<Pod>>,
+    active: &[Arc<Pod>],
     related: &[Arc<Pod>],
     n: usize,
     now: Timestamp,
 ) -> Vec<Arc<Pod>> {
-    if n < active.len() {
-        let mut on_node: HashMap<&str, usize> = HashMap::new();
-        for pod in related.iter().filter(|pod| pod.is_active() && !pod.spec.node_name.is_empty()) {
-            *on_node.entry(&pod.spec.node_name).or_default() += 1;
-        }
-        let n_beside = |pod: &Pod| on_node.get(pod.spec.node_name.as_str()).copied().unwrap_or(0);
-        active.sort_by(|a, b| replica(a, n_beside(a)).deletion_order(&replica(b, n_beside(b)), now));
-    }
-    active.truncate(n);
-    active
+    let pods = active.iter().enumerate().map(|(position, pod)| (position, 0, replica(pod)));
+    let own: HashSet<&str> = active.iter().map(|pod| &*pod.metadata.uid).collect();
+    let others = related.iter().filter(|pod| pod.is_active() && !own.contains(&*pod.metadata.uid));
+    let others = others.map(|pod| pod.spec.node_name.as_str());
+    let taken = DeletionOrder::new(pods, others, now).take(0, n);
+    taken.into_iter().map(|position| active[position].clone()).collect()
 }
 
-fn replica(pod: &Pod, n_beside: usize) -> Replica<'_> {
+fn replica(pod: &Pod) -> Replica<'_> {
     Replica {
         name: &pod.metadata.name,
         uid: &pod.metadata.uid,
         created: pod.metadata.creation_timestamp,
         deletion_cost: pod.metadata.annotation(DELETION_COST),
-        is_assigned: !pod.spec.node_name.is_empty(),
+        node: &pod.spec.node_name,
         phase: &pod.status.phase,
         is_ready: pod.is_ready(),
         ready_since: pod.ready_since(),
         restarts: pod.restarts(),
-        n_beside,
     }
 }
 
@@ -95,7 +89,7 @@ mod tests {
         ];
         for (what, first, second) in cases {
             for order in [[&first, &second], [&second, &first]] {
-                let deleted = pods_to_delete(order.map(Arc::clone).into(), &[], 1, now);
+                let deleted = pods_to_delete(&order.map(Arc::clone), &[], 1, now);
                 assert_eq!(deleted[0].metadata.name, first.metadata.name, "{what}");
             }
         }
@@ -107,6 +101,6 @@ mod tests {
         let on = |name, node| pod(name, json!({"spec": {"nodeName": node}}));
         let mine = vec![on("a", "alone"), on("b", "shared")];
         let related = [mine.clone(), vec![on("c", "shared")]].concat();
-        assert_eq!(&*pods_to_delete(mine, &related, 1, now)[0].metadata.name, "b");
+        assert_eq!(&*pods_to_delete(&mine, &related, 1, now)[0].metadata.name, "b");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_api::rollout::stateful_set::{Member, Spec, Step, max_unavailable, steps};
+use berth_control::stateful_set::{Member, Spec, Step, max_unavailable, steps};
 use jiff::Timestamp;
 
 use crate::pod_control::BURST;

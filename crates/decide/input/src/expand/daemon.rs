@@ -1,7 +1,8 @@
-//! The nodes of a DaemonSet's pods, by the checks of the DaemonSet controller.
+//! The nodes of a DaemonSet's pods, by the checks of the DaemonSet controller, a subset of the scheduler's.
 
 use super::draft::PodDraft;
-use berth_api::object::{Node, Pod, UNSCHEDULABLE_TAINT};
+use berth_api::feature_gates::FeatureGates;
+use berth_api::object::{Node, ObjectMeta, Pod, Shared, StringMap, Taint, UNSCHEDULABLE_TAINT};
 use berth_rules::{Dialect, NodeSelectorRule, TaintEffect, Tolerations};
 
 /// The tolerations of every daemon pod: taint keys and effects. The last one is only for pods on the node's network.
@@ -28,17 +29,52 @@ pub(super) fn add_standard_tolerations(draft: &mut PodDraft) {
     }
 }
 
-/// Whether the controller creates a pod for this node. `pod` is not pinned yet.
-pub(super) fn should_run_on(pod: &Pod, node: &Node) -> bool {
-    let spec = &pod.spec;
-    (spec.node_name.is_empty() || spec.node_name == node.metadata.name)
-        && spec.node_selector.iter().all(|(key, value)| node.metadata.labels.get(key) == Some(value))
-        && satisfies_required_node_affinity(pod, node)
-        && {
-            let mut taints = node.spec.taints.iter();
-            let tolerations = Tolerations::parse(&spec.tolerations);
-            taints.all(|t| !TaintEffect::parse(&t.effect).forbids_scheduling() || tolerations.tolerate(t))
+/// Whether a node should run a pod, and whether an existing pod may continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named in the sentence above")]
+pub struct Belongs {
+    pub should_run: bool,
+    pub should_continue: bool,
+}
+
+/// The node requirements of a DaemonSet, parsed once for all nodes.
+pub struct Eligibility {
+    node_name: String,
+    node_selector: Shared<StringMap>,
+    required: Option<NodeSelectorRule>,
+    tolerations: Tolerations,
+}
+
+impl Eligibility {
+    /// The requirements of a pod of the template, with [`daemon_tolerations`] and not pinned to a node.
+    pub fn of(pod: &Pod, gates: FeatureGates) -> Self {
+        let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+        let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+        Eligibility {
+            node_name: pod.spec.node_name.clone(),
+            node_selector: pod.spec.node_selector.clone(),
+            required: required.map(|r| NodeSelectorRule::parse(r, String::new(), Dialect::V1, false)),
+            tolerations: Tolerations::parse(&pod.spec.tolerations).in_force(gates),
         }
+    }
+
+    /// Whether the pods may run on a node.
+    pub fn check<'t>(
+        &self,
+        ObjectMeta { name, labels, .. }: &ObjectMeta,
+        taints: impl Iterator<Item = &'t Taint>,
+    ) -> Belongs {
+        let fits = (self.node_name.is_empty() || self.node_name == *name)
+            && self.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.required.as_ref().is_none_or(|required| required.matches(name, labels));
+        let mut belongs = Belongs { should_run: fits, should_continue: fits };
+        for taint in taints.filter(|taint| !self.tolerations.tolerate(taint)) {
+            let effect = TaintEffect::parse(&taint.effect);
+            belongs.should_run &= !effect.forbids_scheduling();
+            belongs.should_continue &= effect != TaintEffect::NoExecute;
+        }
+        belongs
+    }
 }
 
 /// Takes the node that a daemon pod is bound or pinned to out of it. Returns whether its controller creates such a pod for this node, as
@@ -50,7 +86,8 @@ pub fn is_daemon_of(pod: &mut Pod, node: &Node) -> bool {
     {
         affinity.required_during_scheduling_ignored_during_execution = None;
     }
-    should_run_on(pod, node)
+    let eligibility = Eligibility::of(pod, FeatureGates::default());
+    eligibility.check(&node.metadata, node.spec.taints.iter()).should_run
 }
 
 /// The node that a daemon pod is bound or pinned to.
@@ -63,13 +100,4 @@ pub fn target_node(pod: &Pod) -> Option<&str> {
     let mut fields = required.node_selector_terms.iter().flat_map(|term| &term.match_fields);
     let pin = fields.find(|field| field.key == "metadata.name" && field.operator == "In")?;
     if let [node] = pin.values.as_slice() { Some(node) } else { None }
-}
-
-fn satisfies_required_node_affinity(pod: &Pod, node: &Node) -> bool {
-    let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
-    required.is_none_or(|required| {
-        let rule = NodeSelectorRule::parse(required, String::new(), Dialect::V1, false);
-        rule.matches(&node.metadata.name, &node.metadata.labels)
-    })
 }

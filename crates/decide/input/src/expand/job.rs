@@ -47,9 +47,6 @@ impl<'a> Expander<'a> {
         let metadata = &cron_job.metadata;
         let has_run = !self.ownership.workloads_of(Kind::CronJob, metadata).is_empty()
             || self.ownership.has_pods_of_absent_jobs(metadata);
-        if cron_job.spec.suspend || has_run {
-            return Ok(());
-        }
         let path = "spec.jobTemplate.spec";
         let spec = cron_job.spec.job_template.get("spec").unwrap_or(&Value::Null);
         let spec: JobSpec = decode_at::<Option<JobSpec>>(spec, path, &context.entry.object)
@@ -61,6 +58,10 @@ impl<'a> Expander<'a> {
             ..ObjectMeta::default()
         };
         let owner = owner_reference("batch/v1", Kind::Job, &job);
+        if cron_job.spec.suspend || has_run {
+            self.draft(context, &spec.template, &format!("{path}.template"), &owner)?;
+            return Ok(());
+        }
         let status = JobStatus::default();
         self.run(
             context,
@@ -77,6 +78,7 @@ impl<'a> Expander<'a> {
         if run.spec.suspend || run.status.is_finished() {
             return Ok(());
         }
+        self.keep_template(context, &draft);
         if !run.spec.manual_selector {
             for key in ["batch.kubernetes.io/controller-uid", "controller-uid"] {
                 draft.label_unless_present(key, &run.owner.uid);

@@ -19,7 +19,6 @@
 
 mod context;
 mod daemon;
-mod deletion_order;
 mod draft;
 mod earlier;
 mod error;
@@ -32,14 +31,13 @@ mod selector;
 mod template;
 
 pub use berth_api::object::group::POD_TEMPLATE_HASH;
-pub use daemon::{daemon_tolerations, is_daemon_of, target_node};
-pub use deletion_order::{DELETION_COST, Replica};
+pub use daemon::{Belongs, Eligibility, daemon_tolerations, is_daemon_of, target_node};
 pub use earlier::{find_earlier_templates, workload_names};
 pub use error::ExpandError;
 pub use job::COMPLETION_INDEX;
 pub use names::{suffix, synthetic_uid};
 pub use replicas::{DesiredReplicas, target as autoscaler_target};
-pub use rollout::changes_template;
+pub use rollout::{changes_template, has_template_of, keeps_old_pods};
 pub use template::{WorkloadPods, workload_pods};
 
 use std::collections::{HashMap, HashSet};
@@ -47,9 +45,10 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use crate::inventory::{Entry, Inventory, Workload, WorkloadSpec};
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::object::{
-    LabelSelector, NamespacedName, ObjectMeta, OwnerReference, Pod, ReplicationController,
+    LabelSelector, NamespacedName, Node, ObjectMeta, OwnerReference, Pod, ReplicationController,
     Workload as WorkloadObject,
 };
 use berth_api::read::Kind;
@@ -104,17 +103,22 @@ pub struct Expansion {
     /// Pods of the input that their controllers delete, because their workload was replaced, or because they have ended and
     /// have the name of a pod to create.
     pub deleted: HashSet<NamespacedName>,
-    /// The workloads with a new template.
+    /// Pods as controllers create them in the place of others, without names, where these may have another template or other defaults of
+    /// LimitRanges.
+    pub templates: Vec<ExpandedPod>,
+    /// The workloads whose pods are replaced or removed.
     pub rolled_out: Vec<RolledOut>,
 }
 
-/// A workload with a new template, of which pods of the earlier one exist.
+/// A workload with a new template, of which pods of the earlier one exist, or a StatefulSet with too many pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RolledOut {
     /// Index of the workload in [`Inventory::workloads`].
     pub workload: usize,
     /// Its pods of the earlier template, which are among the deleted.
     pub old: Vec<NamespacedName>,
+    /// Those of a StatefulSet whose ordinals are not wanted, which are among the deleted.
+    pub surplus: Vec<NamespacedName>,
     /// Those of the new one.
     pub new: Vec<NamespacedName>,
 }
@@ -179,6 +183,8 @@ impl<'a> Expander<'a> {
         let wanted = self.replicas(context)?;
         let mut selector = selector::of_workload(context, deployment)?;
 
+        // Also where its pods have the template of a ReplicaSet of the input.
+        self.draft(context, &deployment.spec.template, "spec.template", &context.owner())?;
         let sets = self.ownership.workloads_of(Kind::Deployment, metadata);
         let mut pods = self.ownership.pods_of_absent_replica_sets(metadata).to_vec();
         for set in &sets {
@@ -188,7 +194,7 @@ impl<'a> Expander<'a> {
         let hash = names::template_hash(&deployment.spec.template);
         if has_new_template {
             let (new, old) = split_by(pods, POD_TEMPLATE_HASH, &hash);
-            self.roll_out(context, old, &new);
+            self.roll_out(context, old, &[], &new);
             pods = new;
         }
         let newest = sets.iter().max_by_key(|set| (revision(set.object.metadata()), set.order));
@@ -257,24 +263,33 @@ impl<'a> Expander<'a> {
             draft.spec_text("subdomain", &set.spec.service_name);
         }
         let present = self.ownership.pods_of(Kind::StatefulSet, metadata);
-        let (ended, mut present): (Vec<_>, Vec<_>) = present.into_iter().partition(|pod| pod.is_terminal());
+        let (ended, present): (Vec<_>, Vec<_>) = present.into_iter().partition(|pod| pod.is_terminal());
         let ended: HashSet<&str> = ended.iter().map(|pod| &*pod.metadata.name).collect();
+        let ordinals = start..start.saturating_add(wanted);
+        let is_wanted = |pod: &&Pod| {
+            let ordinal = names::ordinal(&pod.metadata.name);
+            ordinal.is_none_or(|ordinal| ordinals.contains(&ordinal)) || pod.metadata.is_deleting()
+        };
+        let (mut present, surplus): (Vec<_>, Vec<_>) = present.into_iter().partition(is_wanted);
+        let (mut old, mut new) = (Vec::new(), Vec::new());
         if rollout::has_new_template(&context.entry.object) {
             let partition = start + i64::from(set.spec.update_strategy.rolling_update.partition.max(0));
             let is_updated = |pod: &&Pod| {
                 pod.metadata.label(REVISION_HASH) != Some(&revision)
                     && names::ordinal(&pod.metadata.name).is_some_and(|n| n >= partition)
             };
-            let (updated, kept): (Vec<_>, Vec<_>) = present.into_iter().partition(is_updated);
+            (old, present) = present.into_iter().partition(is_updated);
             let is_new = |pod: &&&Pod| pod.metadata.label(REVISION_HASH) == Some(&revision);
-            let new: Vec<_> = kept.iter().filter(is_new).copied().collect();
-            self.roll_out(context, updated, &new);
-            present = kept;
+            new = present.iter().filter(is_new).copied().collect();
+        }
+        self.roll_out(context, old, &surplus, &new);
+        if !rollout::has_new_template(&context.entry.object) {
+            self.keep_template(context, &draft);
         }
         // Pods have unique names, so the pods of the input are within the limit.
         let n_present = present.len() as i64;
         self.check_limit(context, "spec.replicas", &draft, wanted.saturating_sub(n_present))?;
-        for ordinal in start..start.saturating_add(wanted) {
+        for ordinal in ordinals {
             let name = format!("{}-{ordinal}", metadata.name);
             let key = NamespacedName::new(&metadata.namespace, &name);
             if ended.contains(&*name) {
@@ -306,17 +321,27 @@ impl<'a> Expander<'a> {
         draft.label("pod-template-generation", generation.map_or("1", String::as_str));
         let hash = names::template_hash(&set.spec.template);
         draft.label(REVISION_HASH, &hash);
-        let mut present = self.ownership.pods_of(Kind::DaemonSet, metadata);
+        let eligibility = Eligibility::of(&draft.pod, FeatureGates::default());
+        let inventory = self.inventory;
+        let nodes = inventory.nodes.iter().map(|entry| &entry.object);
+        let nodes: Vec<(&Node, Belongs)> =
+            nodes.map(|node| (node, eligibility.check(&node.metadata, node.spec.taints.iter()))).collect();
+        let left = nodes.iter().filter(|(_, belongs)| !belongs.should_continue);
+        let left: HashSet<&str> = left.map(|(node, _)| node.metadata.name.as_str()).collect();
+        let present = self.ownership.pods_of(Kind::DaemonSet, metadata);
+        let is_left =
+            |pod: &&Pod| is_active(pod) && daemon::target_node(pod).is_some_and(|node| left.contains(node));
+        let (condemned, mut present): (Vec<_>, Vec<_>) = present.into_iter().partition(is_left);
+        self.expansion.deleted.extend(condemned.iter().map(|pod| pod.metadata.namespaced_name()));
         if rollout::has_new_template(&context.entry.object) {
             let (new, old) = split_by(present, REVISION_HASH, &hash);
-            self.roll_out(context, old, &new);
+            self.roll_out(context, old, &[], &new);
             present = new;
         }
         let has_pod: HashSet<&str> =
             present.into_iter().filter(|pod| !pod.is_terminal()).filter_map(daemon::target_node).collect();
-        let inventory = self.inventory;
-        for node in inventory.nodes.iter().map(|entry| &entry.object) {
-            if has_pod.contains(node.metadata.name.as_str()) || !daemon::should_run_on(&draft.pod, node) {
+        for (node, _) in nodes.iter().filter(|(_, belongs)| belongs.should_run) {
+            if has_pod.contains(node.metadata.name.as_str()) {
                 continue;
             }
             self.reserve(context, "spec.template.spec.nodeSelector", &draft, 1)?;
@@ -339,6 +364,9 @@ impl<'a> Expander<'a> {
         let n_active = pods.iter().filter(|pod| is_active(pod)).count();
         let n_missing = (wanted - n_active as i64).max(0);
         self.reserve(context, "spec.replicas", draft, n_missing)?;
+        if context.kind() != Kind::Deployment || !rollout::changes_template(&context.entry.object) {
+            self.keep_template(context, draft);
+        }
         for _ in 0..n_missing {
             let pod = draft.named(self.generated_name(&draft.pod.metadata.namespace, owner));
             self.hand_over(context, pod);
@@ -409,6 +437,17 @@ impl<'a> Expander<'a> {
         Ok(())
     }
 
+    /// Keeps the pod of a template for those that are created again.
+    fn keep_template(&mut self, context: Context<'a>, draft: &PodDraft) {
+        let namespace = &context.metadata().namespace;
+        let mut ranges = self.inventory.limit_ranges.iter().map(|entry| &entry.object.metadata.namespace);
+        if ranges.any(|of| of == namespace) || rollout::keeps_old_pods(&context.entry.object) {
+            let (pod, workload) = (draft.pod.clone(), context.index);
+            let claims = Vec::new();
+            self.expansion.templates.push(ExpandedPod { pod, raw: None, workload, claims, replaces: None });
+        }
+    }
+
     fn hand_over(&mut self, context: Context<'a>, draft: PodDraft) {
         let PodDraft { pod, raw, claims, .. } = draft;
         let old = &self.to_replace;
@@ -420,12 +459,13 @@ impl<'a> Expander<'a> {
         self.expansion.pods.push(ExpandedPod { pod, raw, workload: context.index, claims, replaces });
     }
 
-    /// Deletes pods that get a new template.
-    fn roll_out(&mut self, context: Context<'a>, old: Vec<&'a Pod>, new: &[&'a Pod]) {
+    /// Deletes pods that get a new template, and those that are too many.
+    fn roll_out(&mut self, context: Context<'a>, old: Vec<&'a Pod>, surplus: &[&'a Pod], new: &[&'a Pod]) {
         let names = |pods: &[&Pod]| pods.iter().map(|pod| pod.metadata.namespaced_name()).collect::<Vec<_>>();
-        let rolled_out = RolledOut { workload: context.index, old: names(&old), new: names(new) };
-        self.expansion.deleted.extend(rolled_out.old.iter().cloned());
-        if !old.is_empty() {
+        let rolled_out =
+            RolledOut { workload: context.index, old: names(&old), surplus: names(surplus), new: names(new) };
+        self.expansion.deleted.extend(rolled_out.old.iter().chain(&rolled_out.surplus).cloned());
+        if !old.is_empty() || !surplus.is_empty() {
             self.expansion.rolled_out.push(rolled_out);
         }
         self.to_replace = old;

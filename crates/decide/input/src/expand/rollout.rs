@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::names::template_hash;
 use crate::inventory::{Workload, WorkloadSpec};
 use berth_api::object::Pod;
 use berth_api::object::group::POD_TEMPLATE_HASH;
@@ -22,8 +23,13 @@ pub(super) fn has_new_template(workload: &Workload) -> bool {
     replaces_pods && changes_template(workload)
 }
 
-/// Whether the template of a Deployment, StatefulSet or DaemonSet is not that of the workload it replaced, also if its controller
-/// keeps the pods.
+/// Whether the template of a workload is not that of the workload it replaced, but its controller keeps the pods. Those that it creates
+/// again have the new one, except that of a paused Deployment.
+pub fn keeps_old_pods(workload: &Workload) -> bool {
+    changes_template(workload) && !has_new_template(workload)
+}
+
+/// Whether the template of a workload is not that of the workload it replaced, also if its controller keeps the pods.
 ///
 /// The earlier template may have defaults of the API server, and annotations that no manifest sets (as `kubectl rollout
 /// restart` does): the fields that Berth reads are compared with their defaults, of all others those that the new template
@@ -36,12 +42,20 @@ pub fn changes_template(workload: &Workload) -> bool {
     pod != earlier_pod || !contains(earlier, template)
 }
 
+/// Whether a pod has the present template of its Deployment.
+pub fn has_template_of(pod: &Pod, deployment: &Workload) -> bool {
+    let hash = template(&deployment.spec).map(template_hash);
+    hash.is_some() && pod.metadata.label(POD_TEMPLATE_HASH) == hash.as_deref()
+}
+
 fn template(spec: &WorkloadSpec) -> Option<&Value> {
     match spec {
         WorkloadSpec::Deployment(workload)
+        | WorkloadSpec::ReplicaSet(workload)
         | WorkloadSpec::StatefulSet(workload)
         | WorkloadSpec::DaemonSet(workload) => Some(&workload.spec.template),
-        _ => None,
+        WorkloadSpec::ReplicationController(workload) => Some(&workload.spec.template),
+        WorkloadSpec::Job(_) | WorkloadSpec::CronJob(_) => None,
     }
 }
 

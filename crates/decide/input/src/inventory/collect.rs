@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::entry::{Entry, InputError, NOT_AN_OBJECT};
 use super::workload::{Workload, WorkloadSpec};
+use crate::expand::changes_template;
 use crate::policy::PlacementPolicy;
 use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::device::ResourceClaimStatus;
@@ -402,6 +403,10 @@ impl Inventory {
         let object = Workload { api_version, spec: spec_of(object), replaced: None };
         if let Some((workload, earlier)) = put(&mut self.workloads, Entry { object, raw, source, order }) {
             workload.replaced = Some(Box::new(earlier.spec));
+            // Pods may still have the template before that.
+            if earlier.replaced.is_some() && !changes_template(workload) {
+                workload.replaced = earlier.replaced;
+            }
         }
         Ok(())
     }

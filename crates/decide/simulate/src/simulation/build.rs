@@ -10,7 +10,7 @@ use berth_api::read::{Kind, SourceLocation};
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_control::budget::Scales;
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
-use berth_input::expand::{DesiredReplicas, ExpandError, OwnerSelector, expand};
+use berth_input::expand::{DesiredReplicas, ExpandError, ExpandedPod, OwnerSelector, expand};
 use berth_input::inventory::{Entry, Inventory, Workload};
 use berth_input::policy::{PolicySet, changes};
 use berth_rules::admission::{
@@ -21,7 +21,7 @@ use berth_rules::{KnownNamespaces, Selector, unmerge_label_keys};
 use serde_json::{Value, json};
 
 use super::created_claims::CreatedClaim;
-use super::creation::Creation;
+use super::creation::{self, Creation};
 use super::devices::Devices;
 use super::error::{InvalidObject, SimulationError};
 use super::groups::group_owners;
@@ -53,6 +53,12 @@ fn template_path(workload: &Workload) -> &'static str {
 struct Classes {
     priority: Vec<PriorityClass>,
     runtime: Vec<RuntimeClass>,
+}
+
+/// Whether the PriorityClass of a pod is built in, or one of these.
+fn is_known(pod: &Pod, classes: &[PriorityClass]) -> bool {
+    let class = &pod.spec.priority_class_name;
+    class.is_empty() || class.starts_with("system-") || classes.iter().any(|c| c.metadata.name == *class)
 }
 
 /// A pod of the inventory, or one of an expanded workload.
@@ -235,6 +241,7 @@ impl Simulation {
             rolled_out: expansion
                 .rolled_out
                 .iter()
+                .filter(|of| !of.old.is_empty())
                 .map(|of| (inventory.workloads[of.workload].object.to_string(), of.old.len()))
                 .collect(),
             rollouts,
@@ -259,6 +266,7 @@ impl Simulation {
             runtime: inventory.runtime_classes.into_iter().map(|e| e.object).collect(),
         };
         let n_pods = expanded.len() + present.len();
+        simulation.add_templates(expansion.templates, &inventory.workloads, &classes, &policies);
         let is_left = |e: &Entry<Pod>| !expansion.deleted.contains(&e.object.metadata.namespaced_name());
         for entry in present.iter().filter(|entry| !expansion.deleted.is_empty() && !is_left(entry)) {
             simulation.creation.release(&entry.object);
@@ -279,6 +287,40 @@ impl Simulation {
         });
         simulation.add_pods((n_pods, in_order), &classes, &policies, &mut volumes, &mut invalid);
         Ok((simulation, invalid))
+    }
+
+    /// Admits the pods of templates, for those that are created again. One that is refused is of no use.
+    fn add_templates(
+        &mut self,
+        templates: Vec<ExpandedPod>,
+        workloads: &[Entry<Workload>],
+        classes: &Classes,
+        policies: &PolicySet,
+    ) {
+        let mut admitted = HashMap::new();
+        for ExpandedPod { mut pod, workload, .. } in templates {
+            self.creation.set_defaults(&mut pod);
+            let applied = policies.apply(&mut pod).is_ok();
+            let options = self.admission_options(&pod, classes);
+            let AdmissionResult { denied, mut errors, .. } = admit(&mut pod, &options);
+            // The pod has no name so far.
+            errors.retain(|error| !is_missing_image(error) && !error.field.starts_with("metadata.name"));
+            if applied && denied.is_none() && errors.is_empty() {
+                admitted.insert(creation::key_of(&workloads[workload].object), pod);
+            }
+        }
+        self.creation.set_templates(admitted);
+    }
+
+    fn admission_options<'c>(&self, pod: &Pod, classes: &'c Classes) -> AdmissionOptions<'c> {
+        let Classes { priority, runtime } = classes;
+        AdmissionOptions {
+            extensions: self.extensions,
+            feature_gates: self.cluster.settings().config.feature_gates,
+            priority_classes: (is_known(pod, priority) && !priority.is_empty()).then_some(priority),
+            runtime_classes: known_runtime_classes(pod, runtime),
+            ..AdmissionOptions::default()
+        }
     }
 
     fn add_cluster_objects(&mut self, inventory: &Inventory, owners: &[OwnerSelector]) -> Vec<InvalidObject> {
@@ -337,7 +379,7 @@ impl Simulation {
     fn add_pods<'i>(
         &mut self,
         (n_pods, pods): (usize, impl Iterator<Item = InputPod<'i>>),
-        Classes { priority: classes, runtime: runtime_classes }: &Classes,
+        classes: &Classes,
         policies: &PolicySet,
         volumes: &mut Volumes,
         invalid: &mut Vec<InvalidObject>,
@@ -369,20 +411,10 @@ impl Simulation {
                 if let Some(raw) = raw.as_mut().filter(|_| has_defaults) {
                     write_resources(&pod, raw);
                 }
-                let class = pod.spec.priority_class_name.clone();
-                let known = class.is_empty()
-                    || classes.iter().any(|c| c.metadata.name == class)
-                    || class.starts_with("system-");
-                if !known {
-                    unknown_classes.insert(class);
+                if !is_known(&pod, &classes.priority) {
+                    unknown_classes.insert(pod.spec.priority_class_name.clone());
                 }
-                let options = AdmissionOptions {
-                    extensions: self.extensions,
-                    feature_gates: self.cluster.settings().config.feature_gates,
-                    priority_classes: (known && !classes.is_empty()).then_some(classes.as_slice()),
-                    runtime_classes: known_runtime_classes(&pod, runtime_classes),
-                    ..AdmissionOptions::default()
-                };
+                let options = self.admission_options(&pod, classes);
                 let has_runtime_class =
                     options.runtime_classes.is_some() && !pod.spec.runtime_class_name.is_empty();
                 if options.runtime_classes.is_none() {

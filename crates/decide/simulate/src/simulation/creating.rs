@@ -7,6 +7,7 @@ use berth_api::object::{NamespacedName, Pod};
 use berth_engine::Outcome;
 
 use super::creation::{Creation, Key};
+use super::pod::SimulatedPod;
 use super::rollout::ordinal;
 use super::state::Simulation;
 use super::unadmitted::{Unadmitted, UnadmittedState};
@@ -16,6 +17,13 @@ impl Simulation {
     fn workload_key(&self, position: usize) -> Option<Key> {
         let pod = &self.pods[position];
         Some((pod.pod.metadata.namespace.clone(), pod.workload.clone()?))
+    }
+
+    /// Makes a pod that leaves a node the one that its controller creates in its place.
+    pub(super) fn recreate_at(&mut self, position: usize, node: &str) {
+        let SimulatedPod { pod, workload, .. } = &mut self.pods[position];
+        self.workloads.recreate(pod, self.nodes.get(node));
+        self.creation.apply_template(pod, workload.as_deref());
     }
 
     /// The pod that is not available and that the next pod of a StatefulSet waits for, if its ordinal is this one.

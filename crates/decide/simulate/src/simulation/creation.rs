@@ -4,17 +4,22 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use berth_api::object::volume::PersistentVolumeClaim;
+use berth_api::object::volume::{PersistentVolumeClaim, Volume};
 use berth_api::object::{
     LimitRange, NamespacedName, ObjectMeta, Pod, ResourceList, ResourceQuota, VolumeObject,
 };
 use berth_control::limits;
 use berth_control::quota::{self, Uses};
+use berth_input::expand::COMPLETION_INDEX;
 use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_rules::admission::{FieldError, default_pod};
 
 use super::unadmitted::Unadmitted;
 use super::workloads;
+
+/// Labels that a pod has because of its name or index.
+const IDENTITY: [&str; 3] =
+    ["apps.kubernetes.io/pod-index", "statefulset.kubernetes.io/pod-name", COMPLETION_INDEX];
 
 /// A workload: namespace, and kind and name.
 pub(super) type Key = (String, String);
@@ -30,6 +35,8 @@ pub(crate) struct Creation {
     pub(super) ordered: HashMap<Key, Ordered>,
     /// The claims that controllers create with pods.
     claims: Arc<HashMap<NamespacedName, Vec<PersistentVolumeClaim>>>,
+    /// What the controller of a workload creates in the place of a pod, where that is not the same pod: as admitted, without a name.
+    templates: Arc<HashMap<Key, Pod>>,
     /// Pods that defaults of LimitRanges make invalid: the errors.
     invalid: Arc<HashMap<NamespacedName, String>>,
     /// The pods that are not created so far, by workload: in order.
@@ -219,6 +226,55 @@ impl Creation {
         Ok(())
     }
 
+    pub fn set_templates(&mut self, templates: HashMap<Key, Pod>) {
+        self.templates = Arc::new(templates);
+    }
+
+    /// Nothing refuses or delays the creation of pods.
+    pub fn only_templates(&self) -> Creation {
+        Creation { templates: self.templates.clone(), ..Creation::default() }
+    }
+
+    fn template(&self, pod: &Pod, workload: Option<&str>) -> Option<&Pod> {
+        // Few workloads have one.
+        if self.templates.is_empty() {
+            return None;
+        }
+        self.templates.get(&(pod.metadata.namespace.clone(), workload?.to_owned()))
+    }
+
+    /// Whether a pod that is created again may be another one.
+    pub fn has_template(&self, pod: &Pod, workload: Option<&str>) -> bool {
+        self.template(pod, workload).is_some()
+    }
+
+    /// Gives a pod that is created again what the template of its workload and admission give it today.
+    pub fn apply_template(&self, pod: &mut Pod, workload: Option<&str>) {
+        let Some(template) = self.template(pod, workload) else { return };
+        let mut spec = template.spec.clone();
+        spec.node_name.clone_from(&pod.spec.node_name);
+        let name = &pod.metadata.name;
+        let is_own = |volume: &&Volume| {
+            let claim = volume.persistent_volume_claim.as_ref().map(|claim| &claim.claim_name);
+            claim.is_some_and(|claim| *claim == format!("{}-{name}", volume.name))
+        };
+        let own: Vec<Volume> = pod.spec.volumes.iter().filter(is_own).cloned().collect();
+        spec.volumes.retain(|volume| own.iter().all(|own| own.name != volume.name));
+        spec.volumes.extend(own);
+        let mut labels = template.metadata.labels.clone();
+        for (key, value) in pod.metadata.labels.iter().filter(|(key, _)| IDENTITY.contains(&key.as_str())) {
+            labels.insert(key.clone(), value.clone());
+        }
+        (pod.spec, pod.metadata.labels) = (spec, labels);
+    }
+
+    /// Nothing limits pods of a namespace any more.
+    pub fn lift_limits(&mut self, namespace: &str) {
+        Arc::make_mut(&mut self.limits).remove(namespace);
+        self.quotas.remove(namespace);
+        self.changed.extend(self.waiting.keys().filter(|(of, _)| of == namespace).cloned());
+    }
+
     /// A pod is gone. Its claims stay.
     pub fn release(&mut self, pod: &Pod) {
         let namespace = &pod.metadata.namespace;
@@ -229,7 +285,7 @@ impl Creation {
     }
 }
 
-fn key_of(workload: &Workload) -> Key {
+pub(super) fn key_of(workload: &Workload) -> Key {
     (workload.metadata().namespace.clone(), workloads::name(workload))
 }
 

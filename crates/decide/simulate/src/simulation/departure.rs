@@ -2,8 +2,8 @@
 
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Node, Pod, PodStatus, TOPOLOGY_LABELS, find_condition};
+use berth_control::replica_set::{DELETION_COST, Replica};
 use berth_control::taints::{self, Stay, stay};
-use berth_input::expand::{DELETION_COST, Replica};
 
 /// What happens to a pod that leaves its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,20 +91,19 @@ pub(crate) fn labels_of_binding(pod: &Pod, node: Option<&Node>) -> Vec<&'static 
     TOPOLOGY_LABELS.into_iter().filter(has).collect()
 }
 
-/// What decides whether a ReplicaSet with too many pods deletes this one. `n_beside`: its pods on the same node.
-pub(crate) fn replica(pod: &Pod, is_assigned: bool, n_beside: usize) -> Replica<'_> {
+/// What decides whether a ReplicaSet with too many pods deletes this one, which has this node.
+pub(crate) fn replica<'a>(pod: &'a Pod, node: Option<&'a str>) -> Replica<'a> {
     let ready = find_condition(&pod.status.conditions, "Ready").filter(|c| c.is_true());
     Replica {
         name: &pod.metadata.name,
         uid: &pod.metadata.uid,
         created: pod.metadata.creation_timestamp,
         deletion_cost: pod.metadata.annotation(DELETION_COST),
-        is_assigned,
+        node: node.unwrap_or_default(),
         phase: &pod.status.phase,
         is_ready: ready.is_some(),
         ready_since: ready.and_then(|c| c.last_transition_time),
         // Not read.
         restarts: 0,
-        n_beside,
     }
 }

@@ -1,10 +1,11 @@
 //! What a rolling update of a Deployment knows of its pods.
 
 use berth_api::object::NamespacedName;
-use berth_api::rollout::deployment::SetSize;
+use berth_control::deployment::SetSize;
+use berth_control::replica_set::DeletionOrder;
 use jiff::Timestamp;
 
-use super::deletion_order::DeletionOrder;
+use super::departure::replica;
 use super::pods::Pods;
 
 /// What a rolling update knows of its pods after a step, so that the next one looks at few of them.
@@ -34,12 +35,14 @@ impl Progress {
         let old: Vec<(usize, usize)> = old.filter_map(|(name, set)| Some((position(name)?, set))).collect();
         let new: Vec<usize> = new.iter().filter_map(position).collect();
         let n_sets = old.iter().map(|(_, set)| set + 1).max().unwrap_or(0);
+        let replicas = old.iter().map(|(at, set)| (*at, *set, replica(&pods[*at].pod, pods[*at].node())));
+        let others = new.iter().filter_map(|at| pods[*at].node());
         let mut progress = Progress {
             n_vacated,
             old: vec![SetSize::default(); n_sets],
             new: SetSize::default(),
             unavailable: Vec::new(),
-            order: DeletionOrder::new(pods, &old, &new, now),
+            order: DeletionOrder::new(replicas, others, now),
         };
         let old = old.into_iter().map(|(position, set)| (position, Some(set)));
         for (position, set) in old.chain(new.into_iter().map(|position| (position, None))) {

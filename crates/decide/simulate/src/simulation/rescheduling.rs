@@ -43,14 +43,15 @@ impl Simulation {
 
     /// What a controller makes in place of a pod that leaves its node; `prepared` is the pod as the state has it.
     fn replacement(&mut self, position: usize, prepared: &PreparedPod, node: Option<&Node>) -> PreparedPod {
-        let pod = &self.pods[position].pod;
+        let SimulatedPod { pod, workload, .. } = &self.pods[position];
         let mut profiles = self.cluster.settings().config.profiles.iter();
         // Where the state has rules that a pending pod does not have, the pod is prepared again.
         let labels = labels_of_binding(pod, node);
         let may_read_labels = pod.spec.affinity.is_some()
             || !pod.spec.topology_spread_constraints.is_empty()
             || pod.metadata.annotations.contains_key(AFFINITY_ANNOTATION);
-        if pod.spec.scheduling_gates.is_empty()
+        if !self.creation.has_template(pod, workload.as_deref())
+            && pod.spec.scheduling_gates.is_empty()
             && (labels.is_empty() || !may_read_labels)
             && !pod.metadata.annotations.contains_key(RELAXED_ANNOTATION)
             && !PodRequests::depend_on_status(pod)
@@ -58,8 +59,10 @@ impl Simulation {
         {
             return self.cluster.replacement(prepared, &labels);
         }
+        let workload = workload.clone();
         let mut pod = pod.clone();
         recreate(&mut pod, node);
+        self.creation.apply_template(&mut pod, workload.as_deref());
         self.cluster.prepare(&pod)
     }
 
@@ -78,6 +81,8 @@ impl Simulation {
         pod.pod.spec.node_name.clear();
         pod.pod.status.start_time = None;
         pod.outcome = pending(message);
+        let SimulatedPod { pod, workload, .. } = pod;
+        self.creation.apply_template(pod, workload.as_deref());
     }
 
     /// Evicts pods for the enforcer, and places them and the other pending pods.
@@ -112,6 +117,7 @@ impl Simulation {
         let claims = self.devices.claims();
         // Pods are replaced one for one.
         let creation = mem::take(&mut self.creation);
+        self.creation = creation.only_templates();
         self.vacated = Some(Vec::new());
         let by_name: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), *n)).collect();
         let (mut left, mut replacements, mut arriving) = (Vec::new(), Vec::new(), Vec::new());

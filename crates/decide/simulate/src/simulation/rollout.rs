@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
-use berth_api::rollout::stateful_set::{Member, Spec, max_unavailable};
-use berth_api::rollout::{Bounds, daemon_set};
+use berth_control::bounds::Bounds;
+use berth_control::stateful_set::{Member, Spec, max_unavailable};
+use berth_control::{daemon_set, deployment};
 use berth_input::expand::{DesiredReplicas, Expansion, RolledOut, target_node};
 use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 
 use super::pod::SimulatedPod;
+use super::pods::Pods;
 use super::progress::Progress;
 
 /// A rollout, as far as it is.
@@ -25,6 +27,8 @@ pub(crate) struct Rollout {
     pub wanted: i32,
     /// The pods of the earlier template that are to go and exist.
     pub old: OldPods,
+    /// Pods of the earlier template that are deleted before anything else.
+    pub deleted_first: Vec<NamespacedName>,
     /// Those that are deleted, in this order.
     pub deleted: Vec<NamespacedName>,
     /// The pods of the new template that are not created so far: by ordinal, by the position of the node, or in any order.
@@ -82,10 +86,7 @@ impl OldPods {
 /// How pods get the new template.
 #[derive(Clone)]
 pub(crate) enum Strategy {
-    /// A Deployment creates pods after the last old one has ended.
-    Recreate,
-    /// A Deployment.
-    RollingUpdate(Bounds, Option<Box<Progress>>),
+    Deployment(deployment::Spec, Option<Box<Progress>>),
     StatefulSet(Spec, Members),
     DaemonSet(Bounds, DaemonNodes),
 }
@@ -138,8 +139,10 @@ impl Rollout {
     /// The rollouts of an inventory, each with its workload by the position there. They are taken out of the expansion: the pods of the
     /// earlier template stay.
     pub fn all(inventory: &Inventory, expansion: &mut Expansion) -> Vec<(usize, Rollout)> {
-        expansion.deleted.clear();
         let rolled_out = std::mem::take(&mut expansion.rolled_out);
+        for name in rolled_out.iter().flat_map(|of| of.old.iter().chain(&of.surplus)) {
+            expansion.deleted.remove(name);
+        }
         if rolled_out.is_empty() {
             return Vec::new();
         }
@@ -148,7 +151,8 @@ impl Rollout {
         let pods = inventory.pods.iter().map(|entry| &entry.object);
         let pods: HashMap<_, _> = pods.map(|pod| (pod.metadata.namespaced_name(), pod)).collect();
         let desired = DesiredReplicas::new(inventory);
-        let rollout = |RolledOut { workload, old, new: created }: RolledOut| {
+        let rollout = |RolledOut { workload, mut old, surplus, new: created }: RolledOut| {
+            old.extend(surplus);
             let named = |names: &[NamespacedName]| {
                 names.iter().filter_map(|name| pods.get(name).copied()).collect::<Vec<_>>()
             };
@@ -184,10 +188,26 @@ impl Rollout {
                 .iter()
                 .map(|pod| OldPod { name: pod.metadata.namespaced_name(), replica_set: replica_set(pod) })
                 .collect(),
+            deleted_first: Vec::new(),
             deleted: Vec::new(),
             to_create: BTreeMap::new(),
             created: created.iter().map(|pod| pod.metadata.namespaced_name()).collect(),
             is_cut: false,
+        }
+    }
+
+    /// Nodes are removed: pods that went with them are not replaced, and DaemonSets create none there.
+    pub fn lose(&mut self, nodes: &[String], pods: &Pods) {
+        let is_there = |name: &NamespacedName| pods.position(name.namespace(), name.name()).is_some();
+        let gone: Vec<_> = self.old.iter().filter(|old| !is_there(&old.name)).collect();
+        let gone: Vec<_> = gone.into_iter().map(|old| old.name.clone()).collect();
+        gone.iter().for_each(|name| _ = self.old.remove(name));
+        self.created.retain(is_there);
+        let Strategy::DaemonSet(_, daemons) = &mut self.strategy else { return };
+        for at in nodes.iter().filter_map(|node| daemons.positions.get(node)) {
+            (daemons.states[*at].should_run, daemons.states[*at].should_continue) = (false, false);
+            daemons.changed.insert(*at);
+            i64::try_from(*at).into_iter().for_each(|at| _ = self.to_create.remove(&at));
         }
     }
 
@@ -199,7 +219,7 @@ impl Rollout {
                 let node = target_node(&pod.pod).and_then(|node| nodes.positions.get(node));
                 node.and_then(|at| i64::try_from(*at).ok())
             }
-            Strategy::Recreate | Strategy::RollingUpdate(..) => i64::try_from(self.to_create.len()).ok(),
+            Strategy::Deployment(..) => i64::try_from(self.to_create.len()).ok(),
         };
         self.to_create.insert(at.unwrap_or(-1), pod);
     }
@@ -246,7 +266,8 @@ fn strategy(
             let start = spec.ordinals.as_ref().map_or(0, |ordinals| i64::from(ordinals.start.max(0)));
             let rolling = &spec.update_strategy.rolling_update;
             let ordinals = start..start + i64::from(replicas);
-            let members = Members { changed: ordinals.clone().collect(), ..Members::default() };
+            let of_old = old.iter().filter_map(|pod| ordinal(&pod.metadata.name));
+            let members = Members { changed: ordinals.clone().chain(of_old).collect(), ..Members::default() };
             let spec = Spec {
                 ordinals,
                 is_parallel: spec.pod_management_policy == "Parallel",
@@ -265,17 +286,26 @@ fn strategy(
             let bounds = Bounds::of_daemon_set(surge, unavailable, desired);
             Strategy::DaemonSet(bounds, DaemonNodes::new(new, (old, created)))
         }
-        WorkloadSpec::Deployment(deployment) if deployment.spec.strategy.kind != "Recreate" => {
-            let rolling = &deployment.spec.strategy.rolling_update;
-            let (surge, unavailable) = (rolling.max_surge.as_deref(), rolling.max_unavailable.as_deref());
-            Strategy::RollingUpdate(Bounds::of_deployment(surge, unavailable, replicas), None)
-        }
-        _ => Strategy::Recreate,
+        spec => Strategy::Deployment(deployment_spec(spec, replicas), None),
     }
 }
 
+/// What the sizes of the ReplicaSets of a Deployment with this number of pods depend on.
+pub(crate) fn deployment_spec(spec: &WorkloadSpec, replicas: i32) -> deployment::Spec {
+    let spec = match spec {
+        WorkloadSpec::Deployment(deployment) => Some(&deployment.spec),
+        _ => None,
+    };
+    let rolling = spec.filter(|spec| spec.strategy.kind != "Recreate").map(|spec| {
+        let rolling = &spec.strategy.rolling_update;
+        Bounds::of_deployment(rolling.max_surge.as_deref(), rolling.max_unavailable.as_deref(), replicas)
+    });
+    let is_paused = spec.is_some_and(|spec| spec.paused);
+    deployment::Spec { replicas, rolling, is_paused, status_replicas: 0 }
+}
+
 /// The names of the owners of pods, the oldest ReplicaSet first.
-fn replica_sets<'a>(inventory: &Inventory, pods: &[&'a Pod]) -> Vec<&'a str> {
+pub(crate) fn replica_sets<'a>(inventory: &Inventory, pods: &[&'a Pod]) -> Vec<&'a str> {
     let owners = pods.iter().filter_map(|pod| Some((pod, pod.metadata.controller()?.name.as_str())));
     let owners: BTreeSet<(&str, &str)> =
         owners.map(|(pod, owner)| (pod.metadata.namespace.as_str(), owner)).collect();

@@ -264,7 +264,7 @@ impl Change {
                 taints.retain(|taint| !is_removed(taint));
             }
             Change::Scale { kind, name, n_replicas } => {
-                scale::scale(inventory, departures, *kind, name, *n_replicas, now)?;
+                scale::scale(inventory, *kind, name, *n_replicas, now)?;
             }
             Change::Move { pod: name, from, to } => {
                 find_node(inventory, to)?;

@@ -16,8 +16,6 @@ use crate::simulation::{
 pub(super) struct Departures {
     /// Pods without a controller, and why they are gone.
     pub(super) lost: Vec<(NamespacedName, String)>,
-    /// Pods that a controller deleted because it has too many.
-    pub(super) scaled_down: Vec<NamespacedName>,
     /// Nodes that are to be removed.
     pub(super) nodes: Vec<String>,
     /// Nodes that are to lose contact, for so many seconds.

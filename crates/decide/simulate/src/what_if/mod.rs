@@ -27,7 +27,7 @@ use berth_api::object::device::ResourceClaim;
 use berth_api::object::{DeviceObject, NamespacedName, Pod, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_engine::Settings;
-use berth_input::expand::{expand, find_earlier_templates, workload_names};
+use berth_input::expand::{expand, find_earlier_templates, keeps_old_pods, workload_names};
 use berth_input::inventory::{Entry, Inventory, Workload};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -232,6 +232,7 @@ impl WhatIf {
         self.write_back()?;
         let ran = pods_with_claims(&self.inventory);
         let known = workload_names(&self.inventory);
+        let specs = scale::specs(&self.inventory);
         let budgets: Vec<_> =
             self.inventory.pod_disruption_budgets.iter().map(|e| e.object.clone()).collect();
         if let Err(error) = overlay(&mut self.inventory) {
@@ -246,13 +247,7 @@ impl WhatIf {
                 budget.status = Default::default();
             }
         }
-        let workloads = self.inventory.workloads.iter().map(|entry| &entry.object);
-        let replaced = workloads.filter(|workload| workload.replaced.is_some());
-        let replaced: Vec<_> =
-            replaced.map(|workload| (workload.kind(), workload.metadata().namespaced_name())).collect();
-        for (kind, name) in replaced {
-            scale::scale_replaced(&mut self.inventory, &mut self.departures, kind, &name, self.now);
-        }
+        scale::scale_changed(&mut self.inventory, &specs, self.now);
         release_claims(&mut self.inventory, &ran);
         self.step.add(StepKind::Objects, String::new(), "objects of files".to_owned());
         Ok(Ok(()))
@@ -291,8 +286,9 @@ impl WhatIf {
     /// The pods of the inventory are up to date, and the cluster is built from the objects.
     fn write_back(&mut self) -> Result<(), SimulationError> {
         let State::Live { simulation, is_ahead } = &mut self.state else { return Ok(()) };
-        self.before.get_or_insert_with(|| Before::of(simulation));
+        let before = self.before.get_or_insert_with(|| Before::of(simulation));
         if *is_ahead {
+            before.keep_names(simulation);
             write_back(&mut self.inventory, simulation, &mut self.departures.lost, self.now)?;
             self.running = running(&self.inventory);
         }
@@ -349,16 +345,17 @@ impl WhatIf {
     /// As [`Simulation::new`].
     pub fn run(mut self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
         let retry = self.settle(progress)?;
-        let WhatIf { now, mut departures, without_target, before, state, steps, shows_steps, .. } = self;
+        let WhatIf { now, departures, without_target, before, state, steps, shows_steps, .. } = self;
         let (State::Live { simulation, .. }, Some(before)) = (state, before) else {
             return Err(SimulationError::Invalid(Vec::new()));
         };
         let mut simulation = *simulation;
-        departures.scaled_down.extend(without_successor(&simulation));
-        let stuck = StuckRollout::all(&mut simulation, &before, |at, strategy| {
+        let stuck = StuckRollout::all(&mut simulation, &before, |at, remedy| {
             let Some(Retry { start, leaving }) = &retry else { return false };
             let mut trial = start.clone();
-            trial.rollouts[at].set_strategy(strategy);
+            if remedy.apply(&mut trial, at).is_none() {
+                return false;
+            }
             trial.advance(leaving.clone(), now, |_, _| ());
             trial.rollouts[at].is_complete(&trial)
         });
@@ -386,15 +383,6 @@ fn running(inventory: &Inventory) -> HashSet<NamespacedName> {
     pods.filter(runs).map(|pod| pod.metadata.namespaced_name()).collect()
 }
 
-/// The pods of DaemonSets that their controllers deleted on nodes where the new template runs no pod.
-fn without_successor(simulation: &Simulation) -> Vec<NamespacedName> {
-    let replaced: HashSet<&NamespacedName> =
-        simulation.pods().iter().filter_map(|pod| pod.replaces.as_ref()).collect();
-    let daemon_sets = simulation.rollouts.iter().filter(|rollout| rollout.kind == Kind::DaemonSet);
-    let deleted = daemon_sets.flat_map(|rollout| &rollout.deleted);
-    deleted.filter(|pod| !replaced.contains(pod)).cloned().collect()
-}
-
 /// A cluster after the changes.
 pub struct Changed {
     /// The effect of the changes.
@@ -417,12 +405,16 @@ impl LossesAfterChanges {
     /// Whether every pod that ran before, or is new, has a node whichever domain is lost, and the changes are carried out.
     pub fn is_harmless(&self) -> bool {
         let WhatIfOutcome { summary, blocked, stuck_rollouts, .. } = &self.changes;
-        self.survives_each() && summary.unplaced.new == 0 && blocked.is_empty() && stuck_rollouts.is_empty()
+        self.survives_each()
+            && summary.unplaced.new + summary.not_running.new == 0
+            && blocked.is_empty()
+            && stuck_rollouts.is_empty()
     }
 
     /// As [`LossesAfterChanges::is_harmless`], and no pod that was unplaced before is unplaced.
     pub fn is_perfect(&self) -> bool {
-        self.is_harmless() && self.changes.summary.unplaced.after == 0
+        let Summary { unplaced, not_running, .. } = self.changes.summary;
+        self.is_harmless() && unplaced.after + not_running.after == 0
     }
 
     fn survives_each(&self) -> bool {
@@ -609,8 +601,10 @@ fn add_created(
         deployment
             .is_none_or(|owner| !rolled_out.contains(&NamespacedName::new(&metadata.namespace, &owner.name)))
     });
-    for entry in inventory.workloads.iter_mut().filter(|entry| !is_incomplete(&entry.object)) {
-        entry.object.replaced = None;
+    for workload in inventory.workloads.iter_mut().map(|entry| &mut entry.object) {
+        if !is_incomplete(workload) && !keeps_old_pods(workload) {
+            workload.replaced = None;
+        }
     }
     Ok(())
 }

@@ -203,7 +203,7 @@ impl WhatIfOutcome {
             add_broken(simulation);
         }
         let mut outcome = WhatIfOutcome {
-            scaled_down: std::mem::take(&mut departures.scaled_down),
+            scaled_down: before.deleted(simulation, &departures.lost),
             not_running: simulation.not_running(),
             blocked: departures.all_blocked(),
             stuck_rollouts,
@@ -305,7 +305,6 @@ impl WhatIfOutcome {
         self.unplaced.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         self.evicted
             .sort_by(|a, b| (&a.namespace, &a.group, &a.name).cmp(&(&b.namespace, &b.group, &b.name)));
-        self.scaled_down.sort();
     }
 }
 

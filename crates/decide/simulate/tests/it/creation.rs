@@ -241,7 +241,9 @@ fn a_rollout_is_stuck_where_the_quota_has_no_room_for_its_surge() {
     };
     let stuck = rolled_out(0).stuck_rollouts;
     assert!(stuck[0].reason.contains("exceeded quota: q"), "{stuck:?}");
-    assert_eq!(stuck[0].fix, "set spec.strategy.rollingUpdate.maxUnavailable to 1");
+    let fix = "set spec.strategy.rollingUpdate.maxUnavailable to 1; or change the ResourceQuota q of namespace default, so that it allows \
+               the pods of the rollout";
+    assert_eq!(stuck[0].fix, fix);
     let outcome = rolled_out(1);
     assert_eq!((outcome.stuck_rollouts.len(), outcome.not_running.len()), (0, 0), "{outcome:?}");
 }

@@ -3,6 +3,7 @@
 mod capacity;
 mod compare;
 mod composite_groups;
+mod controllers;
 mod creation;
 mod device_models;
 mod devices;

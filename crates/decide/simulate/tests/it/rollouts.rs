@@ -102,7 +102,7 @@ fn a_deployment_with_a_new_template_and_more_replicas_scales_its_old_pods_first(
     // No strategy makes room for four pods on three nodes.
     let outcome = update(3, 4, "");
     let [stuck] = outcome.stuck_rollouts.as_slice() else { panic!("{:?}", outcome.stuck_rollouts) };
-    assert!(stuck.fix.starts_with("add a node like"), "{}", stuck.fix);
+    assert!(stuck.fix.starts_with("add 2 nodes like"), "{}", stuck.fix);
     // The pod has one name in the reason and in the list.
     let unplaced = format!("pod default/{} has no node", outcome.unplaced[0].name);
     assert!(stuck.reason.contains(&unplaced), "{} {unplaced}", stuck.reason);

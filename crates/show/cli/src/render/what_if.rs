@@ -271,6 +271,7 @@ pub fn write_losses(out: &mut impl Write, report: &LossesAfterChanges) -> io::Re
     if unplaced.after > 0 {
         writeln!(out, "Before a domain is lost: {}{NL}", with_before(unplaced, "unplaced"))?;
     }
+    not_running::write(out, &changes.not_running)?;
     let (lost, survived): (Vec<_>, Vec<_>) = losses.domains.iter().partition(|loss| !loss.survives);
     for loss in lost.iter().take(MAX_DOMAINS) {
         write_domain(out, loss)?;

@@ -3,7 +3,7 @@
 use std::mem;
 
 use berth_api::object::NamespacedName;
-use berth_api::rollout::daemon_set::{Daemon, steps};
+use berth_control::daemon_set::{Daemon, steps};
 
 use super::Steps;
 use crate::simulation::rollout::{Rollout, Strategy};

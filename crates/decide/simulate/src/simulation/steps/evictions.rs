@@ -5,10 +5,12 @@ use std::collections::{HashMap, HashSet};
 use berth_api::object::{Condition, NamespacedName, Pod};
 use berth_control::budget::{Budget, Scales};
 use berth_engine::Outcome;
+use berth_input::expand::target_node;
 use berth_input::inventory::Inventory;
 use serde::Serialize;
 
 use super::Steps;
+use crate::simulation::SimulatedPod;
 use crate::simulation::departure::{Contact, Fate, unreachable};
 use crate::simulation::state::Simulation;
 use crate::simulation::unadmitted::Unadmitted;
@@ -161,7 +163,7 @@ impl Evictions {
 }
 
 impl Steps<'_> {
-    /// Nodes are removed with their pods. Controllers create them again.
+    /// Nodes are removed with their pods. Controllers create them again, but those of DaemonSets, also if they have not been there yet.
     pub(super) fn lose(&mut self, nodes: &[String], lost: &mut Vec<(NamespacedName, String)>) {
         if nodes.is_empty() {
             return;
@@ -181,6 +183,14 @@ impl Steps<'_> {
             self.leave(position, &node, "has no controller: it is lost with its node", lost);
         }
         nodes.iter().for_each(|node| _ = self.simulation.nodes.remove(node));
+        let is_daemon = |pod: &SimulatedPod| {
+            pod.node().is_none()
+                && pod.pod.metadata.controller().is_some_and(|owner| owner.kind == "DaemonSet")
+                && target_node(&pod.pod).is_some_and(|node| names.contains(node))
+        };
+        let daemons = self.simulation.pods.iter().enumerate().filter(|(_, pod)| is_daemon(pod));
+        let daemons: Vec<usize> = daemons.map(|(at, _)| at).filter(|at| !self.gone.contains(at)).collect();
+        daemons.into_iter().for_each(|position| self.delete(position));
     }
 
     /// Nodes cannot be reached. Pods that do not tolerate that for so long are created again elsewhere, if their controllers do that: those
@@ -228,13 +238,14 @@ impl Steps<'_> {
     /// Takes a pod off its node. Its controller creates it again; `why` is the message for a pod without one.
     fn leave(&mut self, position: usize, node: &str, why: &str, lost: &mut Vec<(NamespacedName, String)>) {
         match Fate::of(&self.simulation.pods[position].pod) {
+            // The rollout creates it from the new template.
+            Fate::Recreated if self.is_replaced(position) => self.delete(position),
             Fate::Recreated => {
                 let simulation = &mut *self.simulation;
                 simulation.remove_from_node(position);
                 simulation.creation.release(&simulation.pods[position].pod);
-                let node = simulation.nodes.get(node);
+                simulation.recreate_at(position, node);
                 let evicted = &mut simulation.pods[position];
-                simulation.workloads.recreate(&mut evicted.pod, node);
                 evicted.was_running = false;
                 simulation.n_vacated += 1;
                 evicted.outcome = Outcome::Unschedulable { message: String::new(), plugins: Vec::new() };

@@ -58,6 +58,8 @@ struct Steps<'a> {
     waiting: Waiting,
     /// Positions of pods that are gone. They stay until the end, so that positions do not change.
     gone: HashSet<usize>,
+    /// The pods of StatefulSets that a rollout replaces.
+    replaced: HashSet<NamespacedName>,
     /// How many pods the steps of rollouts have looked at.
     n_looks: usize,
     now: Timestamp,
@@ -115,8 +117,13 @@ impl Simulation {
         let mut rollouts = mem::take(&mut self.rollouts);
         let mut left = Left::default();
         let waiting = Waiting { pending: self.take_queue(), ..Waiting::default() };
-        let mut steps = Steps { simulation: self, waiting, gone: HashSet::new(), n_looks: 0, now };
+        let of_sets = rollouts.iter().filter(|rollout| matches!(rollout.strategy, Strategy::StatefulSet(..)));
+        let replaced = of_sets.flat_map(|rollout| rollout.old.iter().map(|old| old.name.clone())).collect();
+        let mut steps = Steps { simulation: self, waiting, gone: HashSet::new(), replaced, n_looks: 0, now };
         steps.lose(&nodes, &mut left.lost);
+        if !nodes.is_empty() {
+            rollouts.iter_mut().for_each(|rollout| rollout.lose(&nodes, &steps.simulation.pods));
+        }
         steps.lose_contact(&unreachable, &mut left.lost);
         let mut evictions = evictions::Evictions::new(evictions, budgets, steps.simulation);
         let mut is_first = true;
@@ -140,7 +147,7 @@ impl Simulation {
         for rollout in &mut rollouts {
             steps.name_replaced(rollout);
             // Positions change now.
-            if let Strategy::RollingUpdate(_, progress) = &mut rollout.strategy {
+            if let Strategy::Deployment(_, progress) = &mut rollout.strategy {
                 *progress = None;
             }
         }
@@ -173,16 +180,17 @@ impl Steps<'_> {
     /// The next step of a rollout. Returns whether there is one.
     fn step(&mut self, rollout: &mut Rollout) -> bool {
         self.n_looks += match rollout.strategy {
-            Strategy::RollingUpdate(..) => 1,
+            Strategy::Deployment(..) => 1,
             _ => rollout.n_pods(),
         };
         rollout.is_cut |= self.n_looks > MAX_LOOKS;
         if rollout.is_cut {
             return false;
         }
+        let deleted_first = mem::take(&mut rollout.deleted_first);
+        deleted_first.iter().for_each(|name| _ = self.delete_old(rollout, name));
         match &rollout.strategy {
-            Strategy::Recreate => self.recreate(rollout),
-            Strategy::RollingUpdate(bounds, _) => self.roll(rollout, *bounds),
+            Strategy::Deployment(spec, _) => self.update_deployment(rollout, *spec),
             Strategy::StatefulSet(..) => self.update_stateful_set(rollout),
             Strategy::DaemonSet(..) => self.update_daemon_set(rollout),
         }
@@ -272,6 +280,10 @@ impl Steps<'_> {
     /// Creates a pod of the new template. Returns whether it was still to be created.
     fn create(&mut self, rollout: &mut Rollout, at: i64) -> bool {
         let Some(pod) = rollout.to_create.remove(&at) else { return false };
+        // It has left its node.
+        if let Some(old) = rollout.old.remove(&pod.pod.metadata.namespaced_name()) {
+            rollout.deleted.push(old.name);
+        }
         rollout.created.push(pod.pod.metadata.namespaced_name());
         self.simulation.pods.push(pod);
         self.arrive_or_wait(self.simulation.pods.len() - 1);
@@ -282,6 +294,12 @@ impl Steps<'_> {
     fn create_next(&mut self, rollout: &mut Rollout, n: usize) {
         let next: Vec<i64> = rollout.to_create.keys().copied().take(n).collect();
         next.into_iter().for_each(|at| _ = self.create(rollout, at));
+    }
+
+    /// Whether a rollout of a StatefulSet creates another pod of this name.
+    fn is_replaced(&self, position: usize) -> bool {
+        !self.replaced.is_empty()
+            && self.replaced.contains(&self.simulation.pods[position].pod.metadata.namespaced_name())
     }
 
     /// Deletes a pod of the earlier template. Returns whether there is one of this name.
@@ -311,7 +329,7 @@ impl Steps<'_> {
     /// New pods have the names of those that they replace in the outcome.
     fn name_replaced(&mut self, rollout: &Rollout) {
         let is_there = |name: &NamespacedName| rollout.old.contains(name);
-        let is_of_deployment = matches!(rollout.strategy, Strategy::Recreate | Strategy::RollingUpdate(..));
+        let is_of_deployment = matches!(rollout.strategy, Strategy::Deployment(..));
         for (i, name) in rollout.created.iter().enumerate() {
             let Some(at) = self.simulation.position(name.namespace(), name.name()) else { continue };
             let pod = &mut self.simulation.pods[at];

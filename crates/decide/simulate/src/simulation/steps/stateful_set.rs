@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use berth_api::rollout::stateful_set::{Member, Step, steps};
+use berth_control::stateful_set::{Member, Step, steps};
 
 use super::Steps;
 use crate::simulation::rollout::{Rollout, Strategy};

@@ -338,6 +338,7 @@ fn losses(changed: &mut Changed, key: &str) -> Result<Markup, PageError> {
         }
         (blocked(&changes.blocked))
         (stuck_rollouts(&changes.stuck_rollouts))
+        (not_running(&changes.not_running))
         (card(&section.name, &bars(&section)))
         (parts::short_table(&format!("Loss of each domain of {key}"), &headers, (&losses.domains, "domain"), row))
     })

@@ -1,15 +1,7 @@
-//! The steps of a rollout: which pods the controller of a workload creates and deletes next. Controllers carry the steps out;
-//! simulations play them.
-//!
-//! Everything is a number or a flag of a pod: no object, no clock.
+//! The limits of a rolling update.
 
-pub mod daemon_set;
-pub mod deployment;
-pub mod stateful_set;
-
+use berth_api::fenceposts::{Round, fenceposts, scaled};
 use serde_json::Value;
-
-use crate::fenceposts::{Round, fenceposts, scaled};
 
 /// The surge and unavailability limits of a rolling update, in pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

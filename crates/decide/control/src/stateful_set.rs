@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use berth_api::fenceposts::{Round, scaled};
 use serde_json::Value;
-
-use crate::fenceposts::{Round, scaled};
 
 /// What the steps depend on, beside the pods.
 #[derive(Clone, Debug)]

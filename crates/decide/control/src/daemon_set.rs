@@ -1,6 +1,6 @@
 //! The next steps for the pods of a DaemonSet.
 
-use super::Bounds;
+use crate::bounds::Bounds;
 
 /// A node, and the pods of the set that are bound or pinned to it, oldest first.
 #[derive(Clone, Debug, Default)]

@@ -1,0 +1,111 @@
+//! Repairs of the pods of a rollout, which have to let all of it complete.
+
+use berth_api::object::{DeviceObject, NamespacedName};
+use berth_api::work::WorkBudget;
+
+use super::add_node::like;
+use super::change::{Change, Repair};
+use super::groups::changed_pod;
+use super::node::changed_node;
+use super::requests::{MAX_SETS, lacking_resources, least_reduction};
+use crate::explanation::EXPLAIN_STEPS;
+use crate::simulation::{Simulation, new_node_name};
+
+/// Nodes that are added at most.
+const MAX_ADDED: usize = 8;
+
+/// The first repair of a pod that `completes` the rollout of its workload. Where a smaller request or a node more is not enough, the largest
+/// request or the number of nodes that is.
+pub(crate) fn rollout_repairs(
+    simulation: &mut Simulation,
+    name: &NamespacedName,
+    mut completes: impl FnMut(&Repair) -> bool,
+) -> Option<Repair> {
+    let mut repairs = simulation.explain(name.namespace(), name.name(), None)?.repairs;
+    // Whether another strategy helps has been tried.
+    repairs.retain(|repair| !matches!(repair.changes[..], [Change::StopOldPodsFirst { .. }]));
+    let is_less = |change: &Change| matches!(change, Change::RequestLess { .. });
+    for repair in repairs {
+        if completes(&repair) {
+            return Some(repair);
+        }
+        let more = match repair.changes.as_slice() {
+            [Change::AddNode { .. }] => (2..=MAX_ADDED).find_map(|n| {
+                let repair = Repair { changes: vec![repair.changes[0].clone(); n], ..repair.clone() };
+                completes(&repair).then_some(repair)
+            }),
+            changes if changes.iter().all(is_less) => less(simulation, name, &mut completes),
+            _ => None,
+        };
+        if more.is_some() {
+            return more;
+        }
+    }
+    None
+}
+
+/// The largest requests with which the rollout completes.
+fn less(
+    simulation: &mut Simulation,
+    name: &NamespacedName,
+    completes: &mut impl FnMut(&Repair) -> bool,
+) -> Option<Repair> {
+    let pod = simulation.pod(name.namespace(), name.name())?.clone();
+    let budget = WorkBudget::new(EXPLAIN_STEPS);
+    let mut trial = simulation.trial(&pod, None, &budget);
+    let problem = trial.problem()?;
+    lacking_resources(&problem).into_iter().take(MAX_SETS).find_map(|resources| {
+        least_reduction(&resources, &pod.pod, |requests| {
+            let (_, repair) = trial.requesting("", requests)?;
+            completes(&repair).then_some(repair)
+        })
+    })
+}
+
+impl Repair {
+    /// Makes the changes before the rollout at this position is played: pods of the new template that are not created or have no node are
+    /// changed. None for changes that concern other objects.
+    pub(crate) fn apply_to_rollout(&self, simulation: &mut Simulation, at: usize) -> Option<()> {
+        for change in &self.changes {
+            match change {
+                Change::Uncordon { node }
+                | Change::RemoveTaint { node, .. }
+                | Change::SetLabel { node, .. }
+                | Change::RemoveLabel { node, .. } => {
+                    let node = changed_node(simulation.node(node)?, std::slice::from_ref(change));
+                    simulation.set_node(node);
+                }
+                Change::AddNode { like: other, in_new_domain, .. } => {
+                    let name = new_node_name(other, |name| simulation.has_node(name));
+                    let mut node = like(simulation.node(other)?, &name);
+                    for pair in in_new_domain {
+                        node.metadata.labels.insert(pair.key.clone(), pair.value.clone()?);
+                    }
+                    simulation.set_node(node);
+                    for slice in simulation.devices.slices_like(other, &name) {
+                        simulation.set_device(&DeviceObject::ResourceSlice(Box::new(slice)));
+                    }
+                }
+                Change::Move { namespace, name, to, .. } => simulation.move_pod(namespace, name, to),
+                Change::Scale { .. } | Change::StopOldPodsFirst { .. } | Change::UseDeviceClass { .. } => {
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        if !self.changes_pod() {
+            return Some(());
+        }
+        for pod in simulation.rollouts[at].to_create.values_mut() {
+            pod.pod = changed_pod(&pod.pod, self)?;
+        }
+        for name in simulation.rollouts[at].created.clone() {
+            let position = simulation.position(name.namespace(), name.name());
+            let position = position.filter(|position| simulation.pods[*position].node().is_none());
+            if let Some(position) = position {
+                simulation.pods[position].pod = changed_pod(&simulation.pods[position].pod, self)?;
+            }
+        }
+        Some(())
+    }
+}
