@@ -209,11 +209,8 @@ impl Change {
                 let Some(node) = pod.node().map(str::to_owned) else {
                     return Err(ChangeError::NotRunning(name.clone()));
                 };
-                // The DaemonSet creates its pod on the same node again.
-                if !pod.pod.belongs_to_node() {
-                    let why = "has no controller: the eviction deletes it";
-                    departures.evict(simulation, &node, why, |pod| pod.metadata.namespaced_name() == *name);
-                }
+                let why = "has no controller: the eviction deletes it";
+                departures.evict(simulation, &node, why, |pod| pod.metadata.namespaced_name() == *name);
             }
             _ => {}
         }
