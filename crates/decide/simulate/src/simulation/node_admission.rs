@@ -84,6 +84,13 @@ impl Simulation {
         }
     }
 
+    /// Whether a DaemonSet creates this pod on a node: its taints, labels and name are considered, its room is not.
+    pub(crate) fn is_eligible(&mut self, pod: &Pod, node: &str) -> bool {
+        let prepared = self.cluster.prepare(pod);
+        let verdicts = self.cluster.verdicts_on(&prepared, node);
+        !verdicts.iter().any(|v| matches!(v.plugin, Plugin::TaintToleration | Plugin::NodeAffinity))
+    }
+
     /// The pod at a position arrives at the node that it names.
     pub(super) fn arrive_alone(&mut self, position: usize) {
         let prepared = self.cluster.prepare(&self.pods[position].pod);

@@ -460,7 +460,10 @@ pub(super) fn add_node_like(inventory: &mut Inventory, simulation: &mut Simulati
         pod.metadata.uid.clear();
         pod.spec.node_name.clone_from(&name);
         pin(&mut pod, &name);
-        simulation.set_pod(pod);
+        // Those of the other node may run there since before its taints.
+        if simulation.is_eligible(&pod, &name) {
+            simulation.set_pod(pod);
+        }
     }
     simulation.arrive_waiting(&name);
 }

@@ -253,6 +253,28 @@ fn daemon_pods_of_added_nodes_keep_their_rules() {
 }
 
 #[test]
+fn daemon_pods_were_created_on_nodes_whose_taints_they_do_not_tolerate() {
+    let set = workload("DaemonSet", "ds", 1, 1).replace("  replicas: 1\n", "");
+    let text = [node("a", 4), node("b", 4), set].concat();
+    let taint = berth_api::object::Taint {
+        key: "x".to_owned(),
+        value: String::new(),
+        effect: "NoSchedule".to_owned(),
+    };
+    let taint = Change::SetTaint { node: "a".to_owned(), taint };
+    let add = Change::AddNodes { n_nodes: 1, like: "a".to_owned() };
+    let changed = played(&text, &[taint.clone(), add]);
+    assert_eq!(nodes(&changed), BTreeMap::from([("a", 1), ("b", 1)]), "the new node has the taint");
+    let evicted = |node: &str| {
+        let what_if = what_if(&text).simulation().unwrap();
+        let on_node = |pod: &&berth_simulate::SimulatedPod| pod.node() == Some(node);
+        Change::Evict(what_if.pods().iter().find(on_node).unwrap().pod.metadata.namespaced_name())
+    };
+    assert_eq!(nodes(&played(&text, &[taint.clone(), evicted("a")])), BTreeMap::from([("b", 1)]));
+    assert_eq!(nodes(&played(&text, &[taint, evicted("b")])), BTreeMap::from([("a", 1), ("b", 1)]));
+}
+
+#[test]
 fn a_budget_with_another_specification_forgets_its_status() {
     let dump = full(1).replace("minAvailable: 1, ", "minAvailable: 0, ")
         + "status: {disruptionsAllowed: 1, currentHealthy: 2, desiredHealthy: 1, expectedPods: 2}\n";

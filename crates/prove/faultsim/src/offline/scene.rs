@@ -102,6 +102,8 @@ impl Scene {
             Kind::Job => {
                 (spec["parallelism"], spec["completions"]) = (json!(replicas), json!(replicas));
                 spec["template"]["spec"]["restartPolicy"] = json!("Never");
+                // Evicted pods count as failed ones, and failures of Jobs are not simulated.
+                spec["backoffLimit"] = json!(1000);
             }
             Kind::Deployment if rng.u32(..4) == 0 => {
                 let min = rng.u32(1..=3);
@@ -159,7 +161,7 @@ impl Scene {
         let node = format!("n{}", rng.usize(..n_nodes));
         let workload = &self.workloads[rng.usize(..self.workloads.len())];
         let zone = format!("z{}", rng.usize(..n_zones));
-        Step::Change(match rng.u32(..12) {
+        Step::Change(match rng.u32(..13) {
             0 => Change::Cordon(node),
             1..=3 => Change::Drain(node),
             4 => Change::Uncordon(node),
@@ -173,8 +175,9 @@ impl Scene {
                 let (key, value) = (MAINTENANCE.to_owned(), String::new());
                 Change::SetTaint { node, taint: Taint { key, value, effect: effect.to_owned() } }
             }
-            10 if rng.bool() => Change::RemoveDomain { key: ZONE.to_owned(), value: zone },
-            10 => Change::LoseContact { key: ZONE.to_owned(), value: zone, seconds: None },
+            10 => Change::RemoveTaint { node, key: MAINTENANCE.to_owned(), effect: None },
+            11 if rng.bool() => Change::RemoveDomain { key: ZONE.to_owned(), value: zone },
+            11 => Change::LoseContact { key: ZONE.to_owned(), value: zone, seconds: None },
             _ => {
                 let text = format!("{} {}", workload.kind.name(), workload.name.name());
                 return Step::EvictOneOf(workload.name.namespace().to_owned(), text);
@@ -211,7 +214,8 @@ fn pod_spec(rng: &mut Rng, scarce: Option<usize>, n_zones: usize) -> Value {
         requests[scarce_resource(workload)] = json!("1");
         limits[scarce_resource(workload)] = json!("1");
     }
-    let mut spec = json!({"terminationGracePeriodSeconds": rng.u32(..3),
+    // With 0, pods are gone at once, also those that no kubelet ends; simulations do not have grace periods.
+    let mut spec = json!({"terminationGracePeriodSeconds": rng.u32(1..3),
         "containers": [{"name": "c", "image": "i", "resources": {"requests": requests, "limits": limits}}]});
     let mut tolerations = Vec::new();
     if rng.u32(..3) == 0 {

@@ -221,6 +221,9 @@ impl User {
                 for node in added {
                     let mut node = serde_json::to_value(node).map_err(|error| error.to_string())?;
                     (node["apiVersion"], node["kind"]) = (json!("v1"), json!("Node"));
+                    for of_server in ["resourceVersion", "uid", "creationTimestamp"] {
+                        node["metadata"].as_object_mut().and_then(|metadata| metadata.remove(of_server));
+                    }
                     self.create(&node).await?;
                 }
             }
@@ -236,6 +239,13 @@ impl User {
                 let taint = json!({"key": taint.key, "value": taint.value, "effect": taint.effect});
                 taints.retain(|t| (&t["key"], &t["effect"]) != (&taint["key"], &taint["effect"]));
                 taints.push(taint);
+                self.patch(&path, json!({"spec": {"taints": taints}})).await?;
+            }
+            Change::RemoveTaint { node, key, .. } => {
+                let path = resource::NODES.object_path("", node);
+                let object = self.send(Method::GET, &path, &Value::Null).await?;
+                let mut taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
+                taints.retain(|taint| taint["key"] != key.as_str());
                 self.patch(&path, json!({"spec": {"taints": taints}})).await?;
             }
             Change::Evict(pod) => {
@@ -355,14 +365,13 @@ impl User {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let resource = Resource::of_kind(&text(&object["apiVersion"]), &text(&object["kind"]));
         let path = resource.map(|resource| resource.path(&text(&object["metadata"]["namespace"])));
-        // Objects come into a namespace when it is there, and pods when it has a service account.
         loop {
             match self.try_send(Method::POST, path.as_deref().unwrap_or_default(), object).await {
-                // A bare pod may be refused by a quota: scenes have none in such namespaces.
-                Err(error) if matches!(error.code(), Some(404 | 409 | 422)) || error.code() == Some(403) => {
-                    return Err(format!("{}: {error}", object["metadata"]["name"]));
+                // The server starts, or a namespace has no service account so far.
+                Err(error) if !matches!(error.code(), Some(400..=499)) => {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
                 }
-                Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+                Err(error) => return Err(format!("{}: {error}", object["metadata"]["name"])),
                 Ok(_) => return Ok(()),
             }
         }

@@ -107,9 +107,14 @@ impl Evictions {
                 [budget] if spare[*budget] > 0 => spare[*budget] -= 1,
                 _ => return true,
             }
-            // The DaemonSet creates its pod on the same node again.
+            // The DaemonSet creates its pod on the same node again, and a kubelet the mirror of its own.
             if !pod.belongs_to_node() {
                 steps.leave(at, &eviction.node, &eviction.why, lost);
+            } else if pod.metadata.controller().is_some_and(|owner| owner.kind == "DaemonSet") {
+                let pod = pod.clone();
+                if !steps.simulation.is_eligible(&pod, &eviction.node) {
+                    steps.delete(at);
+                }
             }
             false
         });
