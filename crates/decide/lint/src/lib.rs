@@ -19,6 +19,7 @@ mod rule;
 mod rules;
 mod selection;
 mod severity;
+mod simulated;
 mod subject;
 mod table;
 mod terms;

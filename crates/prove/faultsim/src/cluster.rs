@@ -9,14 +9,14 @@ use futures::FutureExt;
 use crate::console::Viewers;
 use crate::devices::{self, Drivers};
 use crate::history::History;
-use crate::host::{Host, HostId};
+use crate::host::{Host, HostId, Program};
 use crate::moves;
 use crate::network::Network;
 use crate::plan::{DEVICE_RESOURCES, Faults, Kills, RESOURCES, Spell, Trouble, troubles};
 use crate::platform;
 use crate::programs::{
-    SERVER, Server, Setup, WEBHOOK, api_server, console, controllers, drivers, enforcer, kubelet, lock,
-    observer, scheduler, users, webhook,
+    SERVER, Server, Setup, WEBHOOK, api_server, calm_controllers, console, controllers, default_scheduler,
+    drivers, enforcer, kubelet, kubelet_of_objects, lock, observer, scheduler, users, webhook,
 };
 use crate::workload::{Switches, Workload};
 
@@ -33,6 +33,8 @@ const DRIVERS: HostId = 12;
 const PERFECT: [HostId; 2] = [USERS, OBSERVER];
 /// Timers are looked at this often while no message arrives.
 const LONGEST_STEP: Duration = Duration::from_millis(40);
+/// The same where nothing depends on the order of timers.
+const LONGEST_CALM_STEP: Duration = Duration::from_millis(250);
 
 /// A component that was killed, or ended, starts again after this time.
 const RESTART: Duration = Duration::from_secs(1);
@@ -59,6 +61,7 @@ pub struct Cluster {
     hosts: Vec<Host>,
     troubles: Vec<(Duration, HostId, Trouble)>,
     now: Duration,
+    longest_step: Duration,
     server: Server,
     pub network: Network,
     pub history: History,
@@ -156,6 +159,44 @@ impl Cluster {
         cluster
     }
 
+    /// A cluster without faults, whose nodes are the Node objects that a user creates.
+    pub fn without_faults(
+        rng: Rng,
+        user: impl FnOnce(Box<dyn Fn() -> Connection + Send>, Switches) -> Program,
+    ) -> Cluster {
+        let setup = Setup {
+            is_replicated: false,
+            has_webhook: false,
+            fails_closed: false,
+            has_devices: false,
+            moves: false,
+            across_nodes: false,
+            slow_disk: None,
+        };
+        let (network, server) = (Network::new(Faults::default()), Server::default());
+        let switches = Switches::default();
+        let connection = |client: HostId| admin(&network, client, &server);
+        let at = Duration::from_millis;
+        let hosts = vec![
+            Host::new("apiserver", at(0), api_server(&network, &server, &setup)),
+            Host::new("user", at(50), user(Box::new(connection(USERS)), switches.clone())),
+            Host::new("controllers", at(70), calm_controllers(connection(CONTROLLERS))),
+            Host::new("kubelet", at(80), kubelet_of_objects(connection(KUBELETS[0]), switches)),
+            Host::new("scheduler", at(90), default_scheduler(connection(SCHEDULERS[0]))).restarting(RESTART),
+        ];
+        Cluster {
+            rng,
+            hosts,
+            troubles: Vec::new(),
+            now: Duration::ZERO,
+            longest_step: LONGEST_CALM_STEP,
+            server,
+            network,
+            history: History::default(),
+            viewers: Viewers::default(),
+        }
+    }
+
     fn add_drivers(&mut self, of_nodes: Drivers) {
         let program = drivers(admin(&self.network, DRIVERS, &self.server), of_nodes);
         // Scenarios have no console.
@@ -198,7 +239,17 @@ impl Cluster {
             hosts[ENFORCERS[1]] = Host::new("none", never, Box::new(|| std::future::pending().boxed()));
         }
         let viewers = Viewers::default();
-        Cluster { rng, hosts, troubles: Vec::new(), now: Duration::ZERO, network, server, history, viewers }
+        Cluster {
+            rng,
+            hosts,
+            troubles: Vec::new(),
+            now: Duration::ZERO,
+            longest_step: LONGEST_STEP,
+            network,
+            server,
+            history,
+            viewers,
+        }
     }
 
     /// Whether the wall clock of an enforcer's host was set during the run.
@@ -219,7 +270,7 @@ impl Cluster {
             self.rng.shuffle(&mut order);
             order.into_iter().for_each(|host| self.hosts[host].turn());
             let next = self.network.next_arrival().unwrap_or(end).saturating_sub(self.now);
-            self.now += next.clamp(Duration::from_millis(1), LONGEST_STEP);
+            self.now += next.clamp(Duration::from_millis(1), self.longest_step);
             platform::set_now(self.now);
         }
     }

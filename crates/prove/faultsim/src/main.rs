@@ -15,6 +15,7 @@ mod host;
 mod many;
 mod moves;
 mod network;
+mod offline;
 mod plan;
 mod platform;
 mod programs;

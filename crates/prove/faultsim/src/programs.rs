@@ -14,7 +14,9 @@ use berth_client::connect::{self, Connection};
 use berth_client::lease::LeaseOptions;
 use berth_controllers::{ControllerOptions, ProvisionerOptions};
 use berth_enforcer::{EnforcerOptions, Graces};
-use berth_kubelet::{CsiDriverTemplate, Kubelet, KubeletOptions, NodeCredentials, NodeTemplate, PodTimings};
+use berth_kubelet::{
+    Adopt, CsiDriverTemplate, Kubelet, KubeletOptions, NodeCredentials, NodeTemplate, PodTimings,
+};
 use berth_scheduler::SchedulerOptions;
 use bytes::Bytes;
 use fastrand::Rng;
@@ -231,6 +233,15 @@ pub fn controllers(connection: impl Fn() -> Connection + 'static, mut rng: Rng) 
     })
 }
 
+/// Controllers whose provisioner does not fail.
+pub fn calm_controllers(connection: impl Fn() -> Connection + 'static) -> Program {
+    Box::new(move || {
+        let mut options = ControllerOptions::default();
+        options.provisioner = Some(ProvisionerOptions::default());
+        berth_controllers::run(client(&connection), options, CancellationToken::new()).boxed()
+    })
+}
+
 pub fn kubelet(
     connection: impl Fn() -> Connection + 'static,
     workload: &Workload,
@@ -254,6 +265,22 @@ pub fn kubelet(
     })
 }
 
+/// The kubelet of all Node objects. Its pods do not end, and their order does not depend on chance.
+pub fn kubelet_of_objects(connection: impl Fn() -> Connection + 'static, switches: Switches) -> Program {
+    let options = KubeletOptions {
+        adopt: Adopt::All,
+        csi_drivers: vec![CsiDriverTemplate { name: CSI_DRIVER.to_owned(), limit: None }],
+        credentials: NodeCredentials::Impersonate,
+        pods: PodTimings { run_for: Duration::from_secs(10_000_000), ..PodTimings::default() },
+        ..KubeletOptions::default()
+    };
+    Box::new(move || {
+        let kubelet = Kubelet::new(connection(), options.clone()).expect("there are no templates");
+        switches.lock().unwrap_or_else(PoisonError::into_inner).push(kubelet.control());
+        kubelet.run(CancellationToken::new()).boxed()
+    })
+}
+
 fn lease(name: &str, identity: &str, setup: &Setup) -> Option<LeaseOptions> {
     setup.is_replicated.then(|| LeaseOptions::new("kube-system", name, identity))
 }
@@ -264,7 +291,7 @@ pub fn scheduler(
     setup: &Setup,
 ) -> Program {
     let setup = setup.clone();
-    Box::new(move || {
+    scheduler_with(connection, name, move || {
         let mut options = SchedulerOptions {
             leader_election: lease("berth", name, &setup),
             identity: name.to_owned(),
@@ -279,7 +306,29 @@ pub fn scheduler(
                 profile.dynamic_resources.binding_timeout = BINDING_TIMEOUT;
             }
         }
-        let connection = connection();
+        options
+    })
+}
+
+/// The scheduler of pods that name none, with the rules of Kubernetes.
+pub fn default_scheduler(connection: impl Fn() -> Connection + 'static) -> Program {
+    const NAME: &str = "default-scheduler";
+    scheduler_with(connection, NAME, || SchedulerOptions {
+        scheduler_name: None,
+        identity: NAME.to_owned(),
+        // Conditions of pending pods have the reasons of now, also where a change cannot help them.
+        flush_after: Duration::from_secs(20),
+        ..SchedulerOptions::default()
+    })
+}
+
+fn scheduler_with(
+    connection: impl Fn() -> Connection + 'static,
+    name: &'static str,
+    options: impl Fn() -> SchedulerOptions + 'static,
+) -> Program {
+    Box::new(move || {
+        let (connection, options) = (connection(), options());
         async move {
             match berth_scheduler::start(connection, options, CancellationToken::new()).await {
                 Ok(handle) => drop(handle.stopped().await),

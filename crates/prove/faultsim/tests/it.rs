@@ -50,6 +50,13 @@ fn quotas_count_what_is_stored_when_clients_hang_up() {
 }
 
 #[test]
+fn offline_answers_are_what_the_cluster_does() {
+    let output = simulate(&["--runs", "8", "--first", "11000000"]);
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success());
+}
+
+#[test]
 #[ignore = "at night"]
 fn volumes_are_bound_and_pods_preempted_and_evicted_wherever_the_component_is_killed() {
     let output = simulate(&["--every-write"]);

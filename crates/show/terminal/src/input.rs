@@ -196,14 +196,21 @@ pub fn find_inputs(arguments: &[String]) -> Result<Vec<Input>, OpenError> {
     Ok(inputs)
 }
 
-/// What to do about kustomizations in the directories that `-f` arguments name: they are not rendered.
+/// What to do about kustomizations that `-f` arguments name, themselves or by their directories: they are not rendered.
 pub fn kustomization_warnings(arguments: &[String]) -> Vec<String> {
     let mut found = Vec::new();
-    for path in arguments.iter().map(Path::new).filter(|path| path.is_dir()) {
-        // What cannot be read is reported where the inputs are.
-        _ = add_directory(path, &mut Vec::new(), &mut found);
+    for path in arguments.iter().map(Path::new) {
+        if path.is_dir() {
+            // What cannot be read is reported where the inputs are.
+            _ = add_directory(path, &mut Vec::new(), &mut found);
+        } else if path.file_name().and_then(|name| name.to_str()).is_some_and(kustomization::is_name) {
+            found.push(path.to_owned());
+        }
     }
-    let directories = found.iter().filter_map(|file| file.parent()).map(|path| path.display().to_string());
+    let directories = found.iter().filter_map(|file| match file.parent()?.to_str()? {
+        "" => Some(".".to_owned()),
+        directory => Some(directory.to_owned()),
+    });
     let warning = |directory: String| {
         let render = Command::new(["kubectl", "kustomize"]).operands([&directory]);
         format!(
@@ -360,6 +367,14 @@ configMapGenerator: [{name: settings, files: [settings=settings.yaml]}]
             warnings[1].contains(&format!(": a kustomization: render it first with {rendered}")),
             "{warnings:?}"
         );
+        let file = scratch.0.join("overlays/kustomization.yaml");
+        assert_eq!(
+            kustomization_warnings(&arguments(&[&file])),
+            warnings[1..],
+            "a kustomization that is named itself"
+        );
+        let warnings = kustomization_warnings(&["kustomization.yml".to_owned()]);
+        assert!(warnings[0].contains("`kubectl kustomize .`"), "{warnings:?}");
     }
 
     #[test]

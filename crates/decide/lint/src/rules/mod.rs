@@ -19,6 +19,7 @@ pub(crate) mod never_first;
 pub(crate) mod policy_refuses;
 pub(crate) mod preference_without_effect;
 pub(crate) mod proposal_field_dropped;
+pub(crate) mod quota_refuses;
 pub(crate) mod redundant_term;
 pub(crate) mod replicas_exceed_domains;
 pub(crate) mod request_exceeds;

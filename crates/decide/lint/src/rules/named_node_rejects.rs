@@ -3,9 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use berth_api::object::{Pod, VolumeObject};
-use berth_input::expand::ExpandError;
 use berth_input::inventory::{Entry, Inventory};
-use berth_simulate::{NotRunning, Simulation, SimulationOptions, Unadmitted, UnadmittedState, volume_claims};
+use berth_simulate::{NotRunning, Unadmitted, UnadmittedState, volume_claims};
 
 use crate::finding::Findings;
 use crate::input::LintInput;
@@ -51,21 +50,10 @@ fn not_running(input: &LintInput<'_>) -> Vec<NotRunning> {
     let of_workloads = input.subjects.iter().filter(|subject| subject.written.awaits_node_admission());
     let n_pods = of_workloads.map(|subject| subject.n_pods().max(0)).fold(0, i64::saturating_add);
     let n_pods = usize::try_from(n_pods).unwrap_or(usize::MAX).saturating_add(inventory.pods.len());
-    while input.work.spend(n_pods) {
-        let options = SimulationOptions { settings: input.settings.clone(), ..SimulationOptions::default() };
-        match Simulation::of_valid(inventory.clone(), options) {
-            Ok((simulation, _)) => {
-                let mut groups = simulation.not_running();
-                groups.retain(|group| group.why.state != UnadmittedState::NotCreated);
-                return groups;
-            }
-            Err(ExpandError::Field { place, .. }) => {
-                inventory.workloads.retain(|entry| entry.source != place)
-            }
-            Err(ExpandError::TooManyPods { .. }) => _ = input.work.spend(usize::MAX),
-        }
-    }
-    Vec::new()
+    let groups = input.simulated(inventory, n_pods).map(|simulation| simulation.not_running());
+    let mut groups = groups.unwrap_or_default();
+    groups.retain(|group| group.why.state != UnadmittedState::NotCreated);
+    groups
 }
 
 /// The objects of volumes without the claims of pods that a scheduler decides about: these are bound for them.

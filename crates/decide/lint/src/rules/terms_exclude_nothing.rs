@@ -11,6 +11,10 @@ use crate::work::Work;
 /// Combinations beyond this many are not compared.
 const MAX_COMBINATIONS: usize = 1024;
 
+/// The fix where no node would match all of the terms.
+const ONE_IS_MEANT: &str =
+    "keep the term that is meant: in one term, the requirements would exclude every node";
+
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
         for rule in &subject.rules.required_node_affinity {
@@ -52,7 +56,11 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
                 continue;
             }
             let path = subject.path(format!("{}.nodeSelectorTerms", rule.path));
-            findings.add(&subject.object, path, message);
+            let finding = findings.add(&subject.object, path, message);
+            let together: Vec<_> = common.iter().chain(terms.iter().flatten()).cloned().collect();
+            if !is_satisfiable(&together) {
+                finding.fix(ONE_IS_MEANT);
+            }
         }
     }
 }

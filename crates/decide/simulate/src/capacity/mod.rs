@@ -92,7 +92,7 @@ pub struct Capacity {
     /// Number of pending pods of others that a scheduler found no node for.
     #[serde(skip)]
     pub n_unplaced_others: usize,
-    /// The rule that excludes most nodes for the next replica.
+    /// The rule behind `limited_by`.
     #[serde(skip)]
     pub bottleneck: Option<TermSummary>,
     /// The decision about the next replica.
@@ -177,12 +177,10 @@ pub fn capacity(
     let explanation =
         explanation.map(|(next, pod)| room.simulation.cluster().explain(pod, &next, None, &budget));
     let terms = explanation.as_ref().map(|explanation| explanation.terms.clone()).unwrap_or_default();
+    let (limited_by, limiting) = explanation.as_ref().and_then(limit).unzip();
     let mut capacity = Capacity {
         replicas: placed.len(),
-        limited_by: explanation
-            .as_ref()
-            .and_then(limit)
-            .or_else(|| unadmitted.as_ref().map(Unadmitted::limit)),
+        limited_by: limited_by.or_else(|| unadmitted.as_ref().map(Unadmitted::limit)),
         by_domain,
         by_device,
         moves,
@@ -192,7 +190,7 @@ pub fn capacity(
         running: room.n_running,
         n_unplaced_others: room.simulation.pods().iter().filter(|pod| pod.is_unplaced()).count()
             - room.replicas.len(),
-        bottleneck: explanation.as_ref().and_then(Explanation::bottleneck).cloned(),
+        bottleneck: limiting.flatten().cloned(),
         message: explanation
             .map(|e| e.outcome.message().into_owned())
             .or(unadmitted.map(|why| why.to_string()))
@@ -224,32 +222,40 @@ pub fn capacity(
     Ok((capacity, room.simulation))
 }
 
-/// What stops the next replica on most of the nodes that it could use otherwise.
-fn limit(explanation: &Explanation) -> Option<String> {
+/// What stops the next replica on most of the nodes that it could use otherwise, and the term that says so.
+fn limit(explanation: &Explanation) -> Option<(String, Option<&TermSummary>)> {
+    let alone = |limit: &str| Some((limit.to_owned(), None));
     match &explanation.outcome {
         Outcome::Placed { .. } => return None,
-        Outcome::Gated { .. } => return Some("spec.schedulingGates".to_owned()),
-        Outcome::Failed { .. } => return Some("spec.schedulerName".to_owned()),
-        Outcome::Unschedulable { .. } if explanation.n_nodes == 0 => return Some("nodes".to_owned()),
+        Outcome::Gated { .. } => return alone("spec.schedulingGates"),
+        Outcome::Failed { .. } => return alone("spec.schedulerName"),
+        Outcome::Unschedulable { .. } if explanation.n_nodes == 0 => return alone("nodes"),
         Outcome::Unschedulable { .. } => {}
     }
     let is_for_good = |verdict: &Verdict| verdict.status == Status::UnschedulableAndUnresolvable;
     let usable = || explanation.excluded.iter().filter(|group| !group.verdicts.iter().any(is_for_good));
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let groups: Vec<_> = match usable().next() {
+    let mut groups: Vec<_> = match usable().next() {
         Some(_) => usable().collect(),
         None => explanation.excluded.iter().collect(),
     };
     let nearest = groups.iter().map(|group| group.distance()).min();
-    let groups = groups.into_iter().filter(|group| Some(group.distance()) == nearest);
-    for group in groups {
+    groups.retain(|group| Some(group.distance()) == nearest);
+    for group in &groups {
         let mut labels: Vec<&str> = group.verdicts.iter().map(label).collect();
         labels.sort_unstable();
         labels.dedup();
         labels.into_iter().for_each(|label| *counts.entry(label).or_default() += group.nodes.len());
     }
-    let most = counts.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then_with(|| b.cmp(a)));
-    most.map(|(label, _)| label.to_owned())
+    let (most, _) = counts.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then_with(|| b.cmp(a)))?;
+    let is_said_by = |term: &&TermSummary| {
+        let mut verdicts = groups.iter().flat_map(|group| &group.verdicts).filter(|v| label(v) == most);
+        let key = |verdict: &Verdict| {
+            (verdict.plugin, verdict.term.clone().unwrap_or_default(), verdict.detail.clone())
+        };
+        verdicts.any(|verdict| key(verdict) == (term.plugin, term.term.clone(), term.detail.clone()))
+    };
+    Some((most.to_owned(), explanation.terms.iter().find(is_said_by)))
 }
 
 /// The resource or the term of a verdict.

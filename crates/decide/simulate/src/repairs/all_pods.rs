@@ -16,7 +16,8 @@ use super::groups::changed_pod;
 use super::node::changed_node;
 use super::requests::{MAX_SETS, PLACE_STEPS, lacking_resources, least_reduction};
 use super::trial::Problem;
-use crate::simulation::{Simulation, Unadmitted, volume_claims};
+use crate::simulation::creation::Creation;
+use crate::simulation::{Simulation, UnadmittedState, volume_claims};
 
 /// Workloads with more pods are not looked at as a whole.
 const MAX_PODS: usize = 500;
@@ -35,6 +36,7 @@ impl Simulation {
         found: &mut Vec<Repair>,
         budget: &WorkBudget,
     ) {
+        found.retain(|repair| self.admits(position, repair));
         let Some(mut all) = AllPods::new(self, position, budget) else { return };
         for repair in &mut *found {
             repair.fits = all.fitting(repair).map(|(fits, _)| fits);
@@ -55,6 +57,21 @@ impl Simulation {
     }
 }
 
+impl Simulation {
+    /// Whether LimitRanges and ResourceQuotas admit the changed pod of a repair in the place of the pod.
+    fn admits(&self, position: usize, repair: &Repair) -> bool {
+        let target = &self.pods[position];
+        if !repair.changes_pod() {
+            return true;
+        }
+        let mut creation = self.creation.clone();
+        if target.unadmitted.is_none() {
+            creation.release(&target.pod);
+        }
+        changed_pod(&target.pod, repair).is_none_or(|pod| creation.charge(&pod).is_ok())
+    }
+}
+
 /// The pods of a workload.
 struct AllPods<'a> {
     simulation: &'a mut Simulation,
@@ -65,8 +82,8 @@ struct AllPods<'a> {
     all: Vec<usize>,
     /// As many as the workload has at one time, as pending pods of the template of this pod.
     pods: Vec<Pod>,
-    /// Those of its template that have no node.
-    pending: Vec<Pod>,
+    /// Those of its template that have no node, each with whether it is created.
+    pending: Vec<(Pod, bool)>,
     /// The number of those that have one.
     n_placed: usize,
     /// Whether decisions leave claims behind.
@@ -86,7 +103,7 @@ impl<'a> AllPods<'a> {
             let pod = &simulation.pods[*i];
             pod.workload.as_ref() == Some(&workload)
                 && pod.pod.metadata.namespace == *namespace
-                && pod.unadmitted.as_deref().is_none_or(Unadmitted::is_created_later)
+                && pod.unadmitted.as_deref().is_none_or(|why| why.state == UnadmittedState::NotCreated)
                 && !pod.pod.metadata.is_deleting()
         };
         let of_workload: Vec<usize> = (0..simulation.pods.len()).filter(is_of).collect();
@@ -116,7 +133,8 @@ impl<'a> AllPods<'a> {
         let pods = all.iter().take(n_pods).map(|i| pending(*i, alike.contains(i))).collect();
         let (placed, waiting): (Vec<usize>, Vec<usize>) =
             alike.iter().partition(|i| simulation.pods[**i].node().is_some());
-        let pending = waiting.into_iter().map(|i| pending(i, true)).collect();
+        let is_created = |i: usize| simulation.pods[i].unadmitted.is_none();
+        let pending = waiting.into_iter().map(|i| (pending(i, true), is_created(i))).collect();
         let has_claims =
             volume_claims(&target.pod).next().is_some() || simulation.may_need_devices(&target.pod);
         Some(AllPods {
@@ -149,21 +167,28 @@ impl<'a> AllPods<'a> {
         if !repair.changes_pod() {
             let mut cluster = self.copy(&self.simulation.cluster)?;
             self.change(&mut cluster, repair)?;
-            let (n_fit, node) = self.place(&mut cluster, &self.pending)?;
+            let creation = self.simulation.creation.clone();
+            let pending = self.pending.iter().map(|(pod, is_created)| (pod, *is_created));
+            let (n_fit, node) = self.place(&mut cluster, creation, pending)?;
             let n_pods = self.n_placed + self.pending.len();
             let fits = FittingPods { n_fit: self.n_placed + n_fit, n_pods };
             return (n_pods > 1).then_some((fits, node));
         }
         let pods: Vec<Pod> = self.pods.iter().map(|pod| changed_pod(pod, repair)).collect::<Option<_>>()?;
+        // They are created again.
+        let mut creation = self.simulation.creation.clone();
+        let created = self.all.iter().map(|i| &self.simulation.pods[*i]);
+        created.filter(|pod| pod.unadmitted.is_none()).for_each(|pod| creation.release(&pod.pod));
+        let again = pods.iter().map(|pod| (pod, false));
         let mut cluster = self.take_without()?;
         let placed = if self.has_claims || !repair.changes.iter().all(Change::is_of_pod) {
             let changed = self.copy(&cluster);
             changed.and_then(|mut changed| {
                 self.change(&mut changed, repair)?;
-                self.place(&mut changed, &pods)
+                self.place(&mut changed, creation, again)
             })
         } else {
-            self.place(&mut cluster, &pods)
+            self.place(&mut cluster, creation, again)
         };
         self.without = Some(cluster);
         let (n_fit, node) = placed?;
@@ -228,12 +253,21 @@ impl<'a> AllPods<'a> {
         Some(())
     }
 
-    /// Places pods one after the other, and takes them back: the number of those with a node, and the node of the pod of the repair.
-    fn place(&self, cluster: &mut Cluster, pods: &[Pod]) -> Option<(usize, Option<String>)> {
+    /// Creates pods that are not created, places all one after the other, and takes them back: the number of those with a node, and the
+    /// node of the pod of the repair.
+    fn place<'p>(
+        &self,
+        cluster: &mut Cluster,
+        mut creation: Creation,
+        pods: impl Iterator<Item = (&'p Pod, bool)>,
+    ) -> Option<(usize, Option<String>)> {
         let name = &self.simulation.pods[self.position].pod.metadata.name;
         let (mut placed, mut node) = (Vec::new(), None);
-        for pod in pods {
+        for (pod, is_created) in pods {
             self.budget.spend(PLACE_STEPS).ok()?;
+            if !is_created && creation.charge(pod).is_err() {
+                continue;
+            }
             let prepared = cluster.prepare(pod);
             if let Some(on) = cluster.place(&prepared).node() {
                 node = node.or_else(|| (pod.metadata.name == *name).then(|| on.to_owned()));

@@ -25,13 +25,14 @@ use super::creation::{self, Creation};
 use super::devices::Devices;
 use super::error::{InvalidObject, SimulationError};
 use super::groups::group_owners;
+use super::node_admission::is_starting;
 use super::options::SimulationOptions;
 use super::pod::SimulatedPod;
 use super::pods::Pods;
 use super::rollout::Rollout;
 use super::state::Simulation;
 use super::unadmitted::Unadmitted;
-use super::volumes::{Volumes, ephemeral_claims};
+use super::volumes::{Volumes, ephemeral_claims, volume_claims};
 use super::workloads::{self, Workloads};
 
 /// A warning and no error: templates that another tool completes have no images yet.
@@ -230,6 +231,7 @@ impl Simulation {
             devices: Devices::default(),
             created_claims: Vec::new(),
             waiting_claims: HashSet::new(),
+            missing_claims: HashSet::new(),
             pod_groups: BTreeMap::new(),
             roots: BTreeMap::new(),
             group_disruptions: BTreeMap::new(),
@@ -473,8 +475,12 @@ impl Simulation {
             }
             self.add_pod(pod, raw, workload, replaces);
         }
-        let scheduled = self.pods.iter().map(|pod| &pod.pod).filter(|pod| !pod.awaits_node_admission());
-        self.waiting_claims = volumes.take_waiting(scheduled);
+        let is_named = |pod: &&Pod| pod.awaits_node_admission() || is_starting(pod);
+        let pods = || self.pods.iter().map(|pod| &pod.pod);
+        let missing =
+            pods().filter(is_named).flat_map(volume_claims).filter(|claim| !volumes.has_named(claim));
+        self.missing_claims = missing.collect();
+        self.waiting_claims = volumes.take_waiting(pods().filter(|pod| !is_named(pod)));
         let (alone, new): (Vec<_>, Vec<_>) = new.into_iter().partition(|i| self.arrives_in_order(*i));
         let not_created: HashSet<usize> = new.into_iter().filter(|i| !self.create_at(*i)).collect();
         self.queue.retain(|i| !not_created.contains(i));
@@ -485,6 +491,7 @@ impl Simulation {
                 self.arrive_alone(position);
             }
         }
+        self.refuse_unmounted();
         for SimulatedPod { pod, workload, .. } in &self.pods {
             if let Some(error) = self.cluster.rule_error(&pod.metadata.namespace, &pod.metadata.name) {
                 let name = workload.clone().unwrap_or_else(|| format!("Pod {}", pod.key()));

@@ -29,6 +29,9 @@ impl Fate {
 /// A pod that stays on a node that cannot be reached.
 pub(crate) const STAYS: &str = "stays on its unreachable node: it tolerates that for longer";
 
+/// A pod that is created for a node that cannot be reached: no kubelet runs it.
+pub(crate) const NAMES_UNREACHABLE: &str = "does not run: spec.nodeName names a node that cannot be reached";
+
 /// What happens to a pod whose node cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contact {

@@ -35,7 +35,7 @@ pub(crate) mod workloads;
 
 pub use build::add_simulated_nodes;
 pub use departure::evicted_by_drain;
-pub(crate) use departure::{Contact, Fate, STAYS, recreate, replica, unreachable};
+pub(crate) use departure::{Contact, Fate, NAMES_UNREACHABLE, STAYS, recreate, replica, unreachable};
 pub(crate) use devices::Devices;
 pub use devices::{PodClaim, PodDevice};
 pub use error::{InvalidObject, SimulationError};
@@ -52,6 +52,6 @@ pub(crate) use rescheduling::Loss;
 pub(crate) use rollout::{DaemonNodes, Members, Rollout, Strategy, deployment_spec, ordinal, replica_sets};
 pub use state::Simulation;
 pub use steps::BlockedEviction;
-pub(crate) use steps::{Eviction, Leaving, budgets_of};
+pub(crate) use steps::{Eviction, Leaving, counted_budgets, exhausted};
 pub use unadmitted::{NotRunning, Unadmitted, UnadmittedState};
 pub use volumes::volume_claims;

@@ -7,11 +7,20 @@ use std::collections::HashMap;
 
 use berth_api::object::Pod;
 use berth_engine::{Equivalence, Outcome, PreparedPod};
+use berth_input::config::Plugin;
 
 use super::pod::SimulatedPod;
 use super::state::Simulation;
 use super::unadmitted::{NotRunning, Unadmitted, UnadmittedState};
 use super::volumes::volume_claims;
+
+/// Whether a kubelet has admitted a pod and has not started it.
+pub(super) fn is_starting(pod: &Pod) -> bool {
+    !pod.spec.node_name.is_empty()
+        && pod.status.phase == "Pending"
+        && !pod.awaits_node_admission()
+        && !pod.metadata.is_deleting()
+}
 
 impl Simulation {
     /// The pods that do not run on the nodes that they name, or are not created, by workload, node and reason, in input order.
@@ -37,8 +46,49 @@ impl Simulation {
         if let Err(rejection) = self.cluster.node_admission(prepared, node) {
             return Some(Unadmitted::rejected(node, rejection));
         }
-        let mut claims = volume_claims(pod).filter(|claim| self.waiting_claims.contains(claim));
-        claims.next().map(|claim| Unadmitted::unbound(node, &claim))
+        self.unmounted(pod, prepared, node)
+    }
+
+    /// Why the kubelet of a node waits for the volumes of a pod that no scheduler has decided about, for ever.
+    fn unmounted(&self, pod: &Pod, prepared: &PreparedPod, node: &str) -> Option<Unadmitted> {
+        let mut claims = volume_claims(pod).peekable();
+        claims.peek()?;
+        for claim in claims {
+            if self.waiting_claims.contains(&claim) {
+                return Some(Unadmitted::unbound(node, &claim));
+            }
+            if self.missing_claims.contains(&claim) {
+                return Some(Unadmitted::unmounted(
+                    node,
+                    &format!("PersistentVolumeClaim {claim} does not exist"),
+                ));
+            }
+        }
+        let verdicts = self.cluster.verdicts_on(prepared, node);
+        let verdict = verdicts.iter().find(|verdict| verdict.plugin == Plugin::VolumeBinding)?;
+        Some(Unadmitted::unmounted(node, &verdict.detail))
+    }
+
+    /// Pods whose kubelets have admitted them and wait for volumes do not run. They use their part of the node.
+    pub(super) fn refuse_unmounted(&mut self) {
+        for i in 0..self.pods.len() {
+            let pod = &self.pods[i].pod;
+            if !is_starting(pod) || volume_claims(pod).next().is_none() {
+                continue;
+            }
+            let prepared = self.cluster.prepare(&self.pods[i].pod);
+            let pod = &self.pods[i].pod;
+            if let Some(why) = self.unmounted(pod, &prepared, &pod.spec.node_name) {
+                self.pods[i].refuse(why);
+            }
+        }
+    }
+
+    /// Whether a DaemonSet creates this pod on a node: its taints, labels and name are considered, its room is not.
+    pub(crate) fn is_eligible(&mut self, pod: &Pod, node: &str) -> bool {
+        let prepared = self.cluster.prepare(pod);
+        let verdicts = self.cluster.verdicts_on(&prepared, node);
+        !verdicts.iter().any(|v| matches!(v.plugin, Plugin::TaintToleration | Plugin::NodeAffinity))
     }
 
     /// The pod at a position arrives at the node that it names.

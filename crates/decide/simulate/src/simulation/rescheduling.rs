@@ -10,7 +10,7 @@ use berth_control::taints::taint_unreachable;
 use berth_engine::{Cluster, Outcome, PreparedPod};
 use berth_rules::PodRequests;
 
-use super::departure::{Contact, Fate, labels_of_binding, recreate, unreachable};
+use super::departure::{Contact, Fate, NAMES_UNREACHABLE, labels_of_binding, recreate, unreachable};
 use super::pod::{SimulatedPod, Vacated};
 use super::state::Simulation;
 
@@ -158,8 +158,13 @@ impl Simulation {
             }
         }
         for (position, pod, node) in arriving {
-            self.pods[position].outcome = match self.unadmitted(&self.pods[position].pod, &pod, &node) {
-                Some(why) => Outcome::Failed { error: why.to_string() },
+            let is_silent = loss == Loss::Unreachable && by_name.contains_key(node.as_str());
+            let unadmitted = match is_silent {
+                true => Some(NAMES_UNREACHABLE.to_owned()),
+                false => self.unadmitted(&self.pods[position].pod, &pod, &node).map(|why| why.to_string()),
+            };
+            self.pods[position].outcome = match unadmitted {
+                Some(error) => Outcome::Failed { error },
                 None => {
                     self.cluster.assume(&pod, &node);
                     Outcome::on(node)

@@ -73,6 +73,8 @@ pub struct Simulation {
     pub(super) created_claims: Vec<CreatedClaim>,
     /// The claims of volumes for which no scheduler selects a node, though they wait for it.
     pub(super) waiting_claims: HashSet<NamespacedName>,
+    /// The claims of volumes of pods with a node that do not exist.
+    pub(super) missing_claims: HashSet<NamespacedName>,
     /// The PodGroups; without rules, their pods are placed one by one.
     pub(super) pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,
     /// By PodGroup of a hierarchy, the group that its pods are placed with.

@@ -15,7 +15,7 @@ pub struct Unadmitted {
     /// The node that it names; empty for a pod that is not created.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// `status.reason` of a rejected pod, such as `OutOfcpu`; the object that refuses a pod that is not created, such as
+    /// `status.reason` of a rejected pod, such as `OutOfcpu`; `FailedMount`; the object that refuses a pod that is not created, such as
     /// `ResourceQuota q`.
     pub reason: Option<String>,
     /// `status.message` of a rejected pod, what is wrong with the name of the node, or why the pod is not created.
@@ -30,7 +30,7 @@ pub enum UnadmittedState {
     Rejected,
     /// It waits for a node that does not exist.
     Waiting,
-    /// It waits for a claim that is bound once a scheduler has selected a node, which none does.
+    /// It waits for a claim that is bound once a scheduler has selected a node, which none does, or for volumes that its node cannot mount.
     Unbound,
     /// Its controller cannot create it, or waits for another pod.
     NotCreated,
@@ -64,6 +64,13 @@ impl Unadmitted {
         Unadmitted { state: UnadmittedState::Unbound, node: node.to_owned(), reason: None, message }
     }
 
+    /// The kubelet's `FailedMount`.
+    pub(super) fn unmounted(node: &str, why: &str) -> Unadmitted {
+        let message = format!("spec.nodeName: {node} cannot mount the volumes of the pod: {why}");
+        let reason = Some("FailedMount".to_owned());
+        Unadmitted { state: UnadmittedState::Unbound, node: node.to_owned(), reason, message }
+    }
+
     pub(super) fn not_created(by: String, message: String) -> Unadmitted {
         Unadmitted { state: UnadmittedState::NotCreated, node: String::new(), reason: Some(by), message }
     }
@@ -85,6 +92,9 @@ impl Unadmitted {
             UnadmittedState::Rejected => format!(
                 "remove spec.nodeName, so that a scheduler selects a node; or change the pod or {node} as the reason says"
             ),
+            UnadmittedState::Unbound if self.reason.is_some() => {
+                format!("create the claim, or use volumes that {node} can reach; or name another node, or none")
+            }
             UnadmittedState::Unbound => format!(
                 "replace spec.nodeName by spec.nodeSelector {{kubernetes.io/hostname: {node}}}, so that a scheduler selects the node; or name \
                  a volume in spec.volumeName of the claim"
@@ -121,7 +131,8 @@ impl Unadmitted {
     pub fn short(&self) -> String {
         let node = &self.node;
         match (self.state, &self.reason) {
-            (UnadmittedState::Unbound, _) => format!("waiting on {node} for a claim that is not bound"),
+            (UnadmittedState::Unbound, Some(_)) => format!("waiting on {node} for its volumes"),
+            (UnadmittedState::Unbound, None) => format!("waiting on {node} for a claim that is not bound"),
             (UnadmittedState::Waiting, _) => format!("waiting for node {node}, which does not exist"),
             (UnadmittedState::NotCreated, Some(_)) => "not created".to_owned(),
             (UnadmittedState::NotCreated, None) => format!("not created yet ({})", self.message),

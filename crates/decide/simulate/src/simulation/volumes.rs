@@ -91,8 +91,11 @@ impl Volumes {
     }
 
     pub(super) fn has_claim(&self, claim: &PersistentVolumeClaim) -> bool {
-        let ObjectMeta { namespace, name, .. } = &claim.metadata;
-        self.claims.contains(&(namespace.clone(), name.clone()))
+        self.has_named(&claim.metadata.namespaced_name())
+    }
+
+    pub(super) fn has_named(&self, claim: &NamespacedName) -> bool {
+        self.claims.contains(&(claim.namespace().to_owned(), claim.name().to_owned()))
     }
 
     /// Adds the claim of a pod, unless it exists. Returns whether it did not.

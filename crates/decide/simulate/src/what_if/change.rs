@@ -209,11 +209,8 @@ impl Change {
                 let Some(node) = pod.node().map(str::to_owned) else {
                     return Err(ChangeError::NotRunning(name.clone()));
                 };
-                // The DaemonSet creates its pod on the same node again.
-                if !pod.pod.belongs_to_node() {
-                    let why = "has no controller: the eviction deletes it";
-                    departures.evict(simulation, &node, why, |pod| pod.metadata.namespaced_name() == *name);
-                }
+                let why = "has no controller: the eviction deletes it";
+                departures.evict(simulation, &node, why, |pod| pod.metadata.namespaced_name() == *name);
             }
             _ => {}
         }
@@ -463,7 +460,10 @@ pub(super) fn add_node_like(inventory: &mut Inventory, simulation: &mut Simulati
         pod.metadata.uid.clear();
         pod.spec.node_name.clone_from(&name);
         pin(&mut pod, &name);
-        simulation.set_pod(pod);
+        // Those of the other node may run there since before its taints.
+        if simulation.is_eligible(&pod, &name) {
+            simulation.set_pod(pod);
+        }
     }
     simulation.arrive_waiting(&name);
 }

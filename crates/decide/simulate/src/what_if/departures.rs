@@ -8,7 +8,7 @@ use berth_input::inventory::Inventory;
 
 use crate::simulation::workloads::Workloads;
 use crate::simulation::{
-    BlockedEviction, Contact, Eviction, Fate, STAYS, SimulatedPod, Simulation, unreachable,
+    BlockedEviction, Contact, Eviction, Fate, NAMES_UNREACHABLE, STAYS, SimulatedPod, Simulation, unreachable,
 };
 
 /// Pods that leave the cluster or their nodes.
@@ -28,6 +28,8 @@ pub(super) struct Departures {
     pub(super) blocked: Vec<BlockedEviction>,
     /// Those that budgets refuse so far.
     pub(super) refused: Vec<BlockedEviction>,
+    /// Those that budgets had refused when the next change came.
+    pub(super) delayed: Vec<BlockedEviction>,
 }
 
 impl Departures {
@@ -47,6 +49,7 @@ impl Departures {
         taints.iter().find(|taint| **taint == taints::unreachable("NoExecute"))?;
         match unreachable(&pod.pod, None, simulation.cluster.settings().config.feature_gates) {
             Contact::OfNode => None,
+            _ if pod.pod.awaits_node_admission() => Some(NAMES_UNREACHABLE),
             Contact::Lost(why) => Some(why),
             Contact::Stays | Contact::Recreated => Some(STAYS),
         }
@@ -58,13 +61,26 @@ impl Departures {
         self.blocked.extend(self.refused.extract_if(.., |eviction| eviction.node == node));
     }
 
-    /// The evictions that were refused, each pod once.
-    pub(super) fn all_blocked(&mut self) -> Vec<BlockedEviction> {
+    /// The next change comes, whatever is refused.
+    pub(super) fn note_delayed(&mut self) {
+        self.delayed.extend(self.refused.iter().cloned());
+    }
+
+    /// The evictions that were refused, and those that were refused at first and succeeded after later changes, each pod once.
+    pub(super) fn all_blocked(&mut self) -> (Vec<BlockedEviction>, Vec<BlockedEviction>) {
+        let key = |eviction: &BlockedEviction| {
+            (eviction.namespace.clone(), eviction.name.clone(), eviction.node.clone())
+        };
         let mut all = std::mem::take(&mut self.blocked);
         all.append(&mut self.refused);
-        all.sort_by(|a, b| (&a.namespace, &a.name, &a.node).cmp(&(&b.namespace, &b.name, &b.node)));
-        all.dedup_by(|a, b| (&a.namespace, &a.name, &a.node) == (&b.namespace, &b.name, &b.node));
-        all
+        let mut delayed = std::mem::take(&mut self.delayed);
+        for evictions in [&mut all, &mut delayed] {
+            evictions.sort_by_key(key);
+            evictions.dedup_by_key(|eviction| key(eviction));
+        }
+        let blocked: BTreeSet<_> = all.iter().map(key).collect();
+        delayed.retain(|eviction| !blocked.contains(&key(eviction)));
+        (all, delayed)
     }
 
     /// The selected pods on a node are to be evicted. `why` is the message for pods without a controller.

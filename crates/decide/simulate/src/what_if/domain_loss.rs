@@ -31,7 +31,7 @@ pub struct DomainLoss {
     pub domain: String,
     /// Number of its nodes.
     pub nodes: usize,
-    /// Whether every pod has a node, both while the nodes cannot be reached and when they are removed.
+    /// Whether each pod that is created again has a node, both while the nodes cannot be reached and when they are removed.
     pub survives: bool,
     /// Number of its pods that find other nodes.
     pub moved: usize,
@@ -144,14 +144,20 @@ impl Simulation {
 }
 
 impl Simulation {
-    /// Whether it may matter to a pod on a lost node that the node is still there: its domain counts, or nothing replaces the pod.
+    /// Whether it may matter to a pod on a lost node that the node is still there: its domain counts, nothing replaces the pod, or its
+    /// template names a node.
     fn may_miss_node(&self, position: usize) -> bool {
-        let pod = &self.pods[position].pod;
+        let SimulatedPod { pod, workload, .. } = &self.pods[position];
         let gates = self.cluster.settings().config.feature_gates;
         let mut constraints = pod.spec.topology_spread_constraints.iter();
-        unreachable(pod, None, gates) != Contact::OfNode
-            && (unreachable(pod, None, gates) != Contact::Recreated
-                || constraints.any(|constraint| constraint.when_unsatisfiable == "DoNotSchedule"))
+        match unreachable(pod, None, gates) {
+            Contact::OfNode => false,
+            Contact::Recreated => {
+                constraints.any(|constraint| constraint.when_unsatisfiable == "DoNotSchedule")
+                    || self.workloads.template_node(&pod.metadata.namespace, workload.as_deref()).is_some()
+            }
+            Contact::Stays | Contact::Lost(_) => true,
+        }
     }
 
     /// The pods that find no node while their nodes cannot be reached, and those that nothing replaces. `positions` are the pods that were

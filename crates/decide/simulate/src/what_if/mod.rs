@@ -26,6 +26,7 @@ use std::mem::{self, Discriminant};
 use berth_api::object::device::ResourceClaim;
 use berth_api::object::{DeviceObject, NamespacedName, Pod, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
+use berth_control::budget::Budget;
 use berth_engine::Settings;
 use berth_input::expand::{expand, find_earlier_templates, keeps_old_pods, workload_names};
 use berth_input::inventory::{Entry, Inventory, Workload};
@@ -36,7 +37,8 @@ use self::before::Before;
 use self::departures::Departures;
 use crate::simulation::creation::count_used;
 use crate::simulation::{
-    Leaving, SimulatedPod, Simulation, SimulationError, SimulationOptions, UnadmittedState, budgets_of,
+    Leaving, SimulatedPod, Simulation, SimulationError, SimulationOptions, UnadmittedState, counted_budgets,
+    exhausted,
 };
 
 pub use crate::simulation::BlockedEviction;
@@ -59,7 +61,7 @@ pub use step::StepOutcome;
 const RUNNING: &str = "Running";
 
 /// Namespace and name of the pods that the enforcer evicts, sooner or later, also if no node is feasible for them.
-type WithoutTarget = Box<dyn Fn(&Simulation) -> Vec<(String, String)>>;
+type WithoutTarget = Box<dyn Fn(&Simulation) -> Vec<(String, String)> + Send>;
 
 /// A cluster that is changed.
 pub struct WhatIf {
@@ -73,6 +75,8 @@ pub struct WhatIf {
     before: Option<Before>,
     /// The pods of the inventory that run.
     running: HashSet<NamespacedName>,
+    /// The budgets, once they are counted with the pods of the inventory.
+    budgets: Option<Vec<Budget>>,
     state: State,
     step: Step,
     steps: Vec<StepOutcome>,
@@ -133,6 +137,7 @@ impl WhatIf {
         };
         Ok(WhatIf {
             running: running(&inventory),
+            budgets: None,
             inventory,
             options,
             now,
@@ -148,7 +153,10 @@ impl WhatIf {
 
     /// Says which pods the enforcer evicts, sooner or later, also if no node is feasible for them: namespace and name. Without this, they
     /// stay.
-    pub fn evict_without_target(&mut self, which: impl Fn(&Simulation) -> Vec<(String, String)> + 'static) {
+    pub fn evict_without_target(
+        &mut self,
+        which: impl Fn(&Simulation) -> Vec<(String, String)> + Send + 'static,
+    ) {
         self.without_target = Box::new(which);
     }
 
@@ -191,8 +199,15 @@ impl WhatIf {
     /// # Errors
     /// As [`Simulation::new`].
     pub fn then(&mut self) -> Result<(), SimulationError> {
+        self.end_step()?;
+        // What comes next is not awaited by a drain.
+        self.departures.note_delayed();
+        Ok(())
+    }
+
+    fn end_step(&mut self) -> Result<(), SimulationError> {
         if self.step.kind.is_some() {
-            self.settle(|_, _| ())?;
+            self.settle(true, |_, _| ())?;
         }
         Ok(())
     }
@@ -293,6 +308,7 @@ impl WhatIf {
             self.running = running(&self.inventory);
         }
         self.state = State::Objects;
+        self.budgets = None;
         Ok(())
     }
 
@@ -310,18 +326,22 @@ impl WhatIf {
     }
 
     /// Evicts the pods of the changes as far as disruption budgets allow, plays the rollouts, and places the pods that have no node.
-    fn settle(&mut self, progress: impl FnMut(usize, usize)) -> Result<Option<Retry>, SimulationError> {
+    /// `is_shown`: the step is in a table.
+    fn settle(
+        &mut self,
+        is_shown: bool,
+        progress: impl FnMut(usize, usize),
+    ) -> Result<Option<Retry>, SimulationError> {
         self.settle_objects()?;
         let (State::Live { simulation, .. }, Some(before)) = (&mut self.state, &self.before) else {
             return Ok(None);
         };
         let evictions = mem::take(&mut self.departures.evictions);
-        let evicted = evictions.iter().filter_map(|eviction| {
-            let pod = simulation.pod(eviction.pod.namespace(), eviction.pod.name())?;
-            Some(&pod.pod)
-        });
-        let budgets =
-            budgets_of(&self.inventory, &evicted.collect::<Vec<_>>(), |pod| self.running.contains(pod));
+        let mut budgets = Vec::new();
+        if is_shown || !evictions.is_empty() {
+            let ran = |pod: &NamespacedName| self.running.contains(pod);
+            budgets.clone_from(self.budgets.get_or_insert_with(|| counted_budgets(&self.inventory, ran)));
+        }
         let nodes = mem::take(&mut self.departures.nodes);
         let unreachable = mem::take(&mut self.departures.unreachable);
         let leaving = Leaving { nodes, unreachable, evictions, budgets };
@@ -335,7 +355,9 @@ impl WhatIf {
         if changes.is_empty() && !self.steps.is_empty() {
             return Ok(retry);
         }
-        self.steps.push(StepOutcome::of(changes, simulation, before, &self.departures, left.exhausted));
+        let budgets = self.budgets.as_deref().filter(|_| is_shown).unwrap_or_default();
+        let exhausted = exhausted(budgets, simulation);
+        self.steps.push(StepOutcome::of(changes, simulation, before, &self.departures, exhausted));
         Ok(retry)
     }
 
@@ -344,7 +366,8 @@ impl WhatIf {
     /// # Errors
     /// As [`Simulation::new`].
     pub fn run(mut self, progress: impl FnMut(usize, usize)) -> Result<Changed, SimulationError> {
-        let retry = self.settle(progress)?;
+        let is_shown = self.shows_steps || !self.steps.is_empty();
+        let retry = self.settle(is_shown, progress)?;
         let WhatIf { now, departures, without_target, before, state, steps, shows_steps, .. } = self;
         let (State::Live { simulation, .. }, Some(before)) = (state, before) else {
             return Err(SimulationError::Invalid(Vec::new()));
@@ -404,11 +427,9 @@ pub struct LossesAfterChanges {
 impl LossesAfterChanges {
     /// Whether every pod that ran before, or is new, has a node whichever domain is lost, and the changes are carried out.
     pub fn is_harmless(&self) -> bool {
-        let WhatIfOutcome { summary, blocked, stuck_rollouts, .. } = &self.changes;
-        self.survives_each()
-            && summary.unplaced.new + summary.not_running.new == 0
-            && blocked.is_empty()
-            && stuck_rollouts.is_empty()
+        let WhatIfOutcome { summary, blocked, delayed, stuck_rollouts, .. } = &self.changes;
+        let is_done = blocked.is_empty() && delayed.is_empty() && stuck_rollouts.is_empty();
+        is_done && self.survives_each() && summary.unplaced.new + summary.not_running.new == 0
     }
 
     /// As [`LossesAfterChanges::is_harmless`], and no pod that was unplaced before is unplaced.

@@ -31,6 +31,9 @@ pub struct WhatIfOutcome {
     pub broken_rules: Vec<BrokenRule>,
     /// Evictions of the changes that disruption budgets refuse.
     pub blocked: Vec<BlockedEviction>,
+    /// Evictions that disruption budgets refused when the next change came, and that succeeded later.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delayed: Vec<BlockedEviction>,
     /// Rollouts that do not complete.
     pub stuck_rollouts: Vec<StuckRollout>,
     /// Numbers of pods before and after the changes.
@@ -156,7 +159,7 @@ impl BrokenRule {
 
 impl WhatIfOutcome {
     /// Whether nothing is worse than before: every pod that ran, and every new one, has a node, no rule breaks, no pod is evicted, no
-    /// eviction of the changes is refused, and all rollouts complete.
+    /// eviction of the changes is or was refused, and all rollouts complete.
     pub fn is_harmless(&self) -> bool {
         let Summary { unplaced, not_running, broken_rules } = self.summary;
         [unplaced, not_running, broken_rules].iter().all(|counts| counts.new == 0) && self.is_carried_out()
@@ -169,7 +172,8 @@ impl WhatIfOutcome {
     }
 
     fn is_carried_out(&self) -> bool {
-        self.evicted.is_empty() && self.blocked.is_empty() && self.stuck_rollouts.is_empty()
+        let is_done = self.blocked.is_empty() && self.delayed.is_empty();
+        is_done && self.evicted.is_empty() && self.stuck_rollouts.is_empty()
     }
 
     /// Compares a simulation in which the pods have been placed with the state before. The enforcer's evictions follow.
@@ -202,10 +206,12 @@ impl WhatIfOutcome {
         if !by_enforcer.is_empty() {
             add_broken(simulation);
         }
+        let (blocked, delayed) = departures.all_blocked();
         let mut outcome = WhatIfOutcome {
             scaled_down: before.deleted(simulation, &departures.lost),
             not_running: simulation.not_running(),
-            blocked: departures.all_blocked(),
+            blocked,
+            delayed,
             stuck_rollouts,
             ..WhatIfOutcome::default()
         };

@@ -37,8 +37,8 @@ impl RollNodes {
 }
 
 impl WhatIf {
-    /// Replaces nodes one after the other, or several at a time. Pods of DaemonSets come back on the new nodes. It stops where disruption
-    /// budgets block an eviction for ever: then no later node is replaced.
+    /// Replaces nodes one after the other, or several at a time: one that is empty is replaced while others wait for disruption
+    /// budgets. Pods of DaemonSets come back on the new nodes. It stops when all that are drained wait for ever: then no later node is replaced.
     ///
     /// # Errors
     /// No node has the labels, or those of [`WhatIf::apply`].
@@ -52,32 +52,42 @@ impl WhatIf {
             let labels: Vec<_> = roll.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             return Err(ChangeError::NoNodes { labels: labels.join(",") });
         }
-        let most = roll.surge + roll.max_unavailable;
+        let n_nodes = nodes.len();
+        let mut waiting = nodes.into_iter();
+        // Nodes that are drained, and whether the one that replaces them is there.
+        let mut draining: Vec<(String, bool)> = Vec::new();
         let mut n_replaced = 0;
         self.shows_steps = true;
-        for batch in nodes.chunks(most.max(1)) {
-            self.then()?;
-            let surged = &batch[..roll.surge.min(batch.len())];
-            surged.iter().try_for_each(|node| self.add_replacement(roll, node))?;
-            for node in batch {
-                self.apply_together(&Change::Drain(node.clone()))?;
-            }
-            self.then()?;
-            if !self.departures.evictions.is_empty() {
+        self.then()?;
+        while n_replaced < n_nodes {
+            self.end_step()?;
+            let n_free = (roll.surge + roll.max_unavailable).max(1) - draining.len();
+            let n_surged = draining.iter().filter(|(_, is_surged)| *is_surged).count();
+            let started: Vec<String> = waiting.by_ref().take(n_free).collect();
+            let n_added = started.len().min(roll.surge - n_surged);
+            started[..n_added].iter().try_for_each(|node| self.add_replacement(roll, node))?;
+            started.iter().try_for_each(|node| self.apply_together(&Change::Drain(node.clone())))?;
+            draining.extend(started.into_iter().enumerate().map(|(i, node)| (node, i < n_added)));
+            self.end_step()?;
+            let has_pods =
+                |node: &String| self.departures.evictions.iter().any(|eviction| eviction.node == *node);
+            let (open, empty): (Vec<_>, Vec<_>) = draining.into_iter().partition(|(node, _)| has_pods(node));
+            if empty.is_empty() {
                 let changes = self.steps.last_mut().map(|step| &mut step.changes);
-                let stop = format!("stop: {n_replaced} of {} replaced", counted(nodes.len(), "node"));
+                let stop = format!("stop: {n_replaced} of {} replaced", counted(n_nodes, "node"));
                 changes.into_iter().for_each(|changes| changes.push(stop.clone()));
                 return Ok(());
             }
-            n_replaced += batch.len();
-            for node in batch {
-                match surged.contains(node) {
-                    true => self.apply_together(&Change::RemoveNode(node.clone()))?,
-                    false => self.replace(roll, node)?,
+            n_replaced += empty.len();
+            for (node, is_surged) in empty {
+                match is_surged {
+                    true => self.apply_together(&Change::RemoveNode(node))?,
+                    false => self.replace(roll, &node)?,
                 }
             }
+            draining = open;
         }
-        self.then()?;
+        self.end_step()?;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::before::Before;
 use super::departures::Departures;
-use crate::simulation::{SimulatedPod, Simulation, UnadmittedState};
+use crate::simulation::Simulation;
 
 /// The cluster once it has settled after a step: changes that are made together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -13,13 +13,18 @@ use crate::simulation::{SimulatedPod, Simulation, UnadmittedState};
 pub struct StepOutcome {
     /// The changes in words.
     pub changes: Vec<String>,
-    /// Pods without a node that had one before all changes or are new, as `namespace/name`.
+    /// Pods that a scheduler found no node for, that are lost, or that an unreachable node has, as `namespace/name`: those first that had a
+    /// node before all changes, or are new.
     pub unplaced: Vec<String>,
+    /// How many of them had no node before.
+    pub unplaced_before: usize,
     /// Why the first of them has none.
     pub message: String,
+    /// Pods that do not run on the nodes that they name, or are not created, as `namespace/name`.
+    pub not_running: Vec<String>,
     /// Evictions that disruption budgets refuse at this time, as `namespace/name` of the pods.
     pub blocked: Vec<String>,
-    /// The budgets of evicted pods that allow no further disruption, as `namespace/name`.
+    /// The budgets that allow no further disruption, as `namespace/name`.
     pub exhausted_budgets: Vec<String>,
 }
 
@@ -31,25 +36,25 @@ impl StepOutcome {
         departures: &Departures,
         exhausted: Vec<NamespacedName>,
     ) -> StepOutcome {
-        let is_missing = |pod: &&SimulatedPod| {
-            (pod.is_unplaced() || pod.is_unadmitted(UnadmittedState::NotCreated))
-                && !pod.pod.metadata.is_deleting()
-        };
-        let missing = simulation.pods().iter().filter(is_missing);
+        let pods = || simulation.pods().iter().filter(|pod| !pod.pod.metadata.is_deleting());
+        let missing = pods().filter(|pod| pod.is_unplaced());
         let missing = missing.map(|pod| (before.name_of(pod), pod.outcome.message()));
-        let is_new = |name: &NamespacedName| {
-            !before.unplaced.contains(name) && !before.not_running.contains(&name.to_string())
-        };
-        let mut unplaced: Vec<_> = missing.filter(|(name, _)| is_new(name)).collect();
         let lost = departures.lost.iter().map(|(name, why)| (name.clone(), why.into()));
-        unplaced.extend(lost);
-        let stranded = simulation.pods().iter();
-        let stranded = stranded.filter_map(|pod| Some((pod, departures.stranded(pod, simulation)?)));
-        unplaced.extend(stranded.map(|(pod, why)| (before.name_of(pod), why.into())));
-        unplaced.sort();
+        let stranded = pods().filter_map(|pod| Some((pod, departures.stranded(pod, simulation)?)));
+        let stranded = stranded.map(|(pod, why)| (before.name_of(pod), why.into()));
+        let was_unplaced = |name: &NamespacedName| before.unplaced.contains(name);
+        let mut unplaced: Vec<_> = missing.chain(lost).chain(stranded).collect();
+        unplaced.sort_by(|a, b| (was_unplaced(&a.0), a).cmp(&(was_unplaced(&b.0), b)));
+        let mut not_running: Vec<_> = pods()
+            .filter(|pod| pod.unadmitted.is_some())
+            .map(|pod| before.name_of(pod).to_string())
+            .collect();
+        not_running.sort();
         StepOutcome {
             changes,
             message: unplaced.first().map(|(_, message)| message.clone().into_owned()).unwrap_or_default(),
+            unplaced_before: unplaced.iter().filter(|(name, _)| was_unplaced(name)).count(),
+            not_running,
             unplaced: unplaced.iter().map(|(name, _)| name.to_string()).collect(),
             blocked: departures.refused.iter().map(|e| format!("{}/{}", e.namespace, e.name)).collect(),
             exhausted_budgets: exhausted.iter().map(ToString::to_string).collect(),
@@ -58,6 +63,7 @@ impl StepOutcome {
 
     /// Steps are compared by what is not there: pods, evictions, disruptions.
     pub fn severity(&self) -> (usize, usize, usize) {
-        (self.unplaced.len(), self.blocked.len(), self.exhausted_budgets.len())
+        let n_missing = self.unplaced.len() + self.not_running.len();
+        (n_missing, self.blocked.len(), self.exhausted_budgets.len())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::quantity::Quantity;
-use berth_input::config::Profile;
+use berth_input::config::{Plugin, Profile};
 use berth_input::inventory::{Entry, Inventory};
 use berth_simulate::capacity::{
     Capacity, CapacityRequest, NodeType, PRICE_ANNOTATION, Subject, Target, capacity,
@@ -232,12 +232,16 @@ fn replicas_of_a_workload_count_beyond_those_that_run() {
 
 #[test]
 fn the_limit_is_what_excludes_the_usable_nodes() {
-    let limited_by = |text: &str| {
+    let found = |text: &str| {
         let mut world = text::world(text);
         let pod = world.pods.pop().expect("the last pod is the subject");
-        of_pod(&inventory(world), &pod, &request(None)).limited_by
+        of_pod(&inventory(world), &pod, &request(None))
     };
+    let limited_by = |text: &str| found(text).limited_by;
     let tainted = "node x taint:a:NoSchedule\nnode y taint:a:NoSchedule\nnode z taint:a:NoSchedule\n";
+    // The bottleneck below it named the taint.
+    let bottleneck = found(&format!("{tainted}node a cpu=2\npod default/p cpu=1")).bottleneck;
+    assert_eq!(bottleneck.expect("a term excludes the node").plugin, Plugin::NodeResourcesFit);
     assert_eq!(limited_by(&format!("{tainted}node a cpu=2\npod default/p cpu=1")).as_deref(), Some("cpu"));
     assert_eq!(limited_by(&format!("{tainted}pod default/p cpu=1")).as_deref(), Some("spec.tolerations"));
     assert_eq!(

@@ -217,8 +217,10 @@ fn a_stateful_set_creates_evicted_pods_again_in_order() {
     assert_eq!(outcome.unplaced.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["web-0"]);
     assert_eq!(outcome.not_running[0].why.to_string(), "not created yet (waits for web-0)");
     assert_eq!(outcome.not_running[0].pods, ["default/web-1"]);
-    let missing = outcome.steps.iter().map(|step| step.unplaced.join(" ")).collect::<Vec<_>>();
-    assert_eq!(missing, ["default/web-0", "default/web-0 default/web-1"]);
+    let missing: Vec<_> =
+        outcome.steps.iter().map(|step| (step.unplaced.join(" "), step.not_running.join(" "))).collect();
+    let of = |unplaced: &str, not_running: &str| (unplaced.to_owned(), not_running.to_owned());
+    assert_eq!(missing, [of("default/web-0", ""), of("default/web-0", "default/web-1")]);
 }
 
 #[test]

@@ -113,6 +113,43 @@ fn a_budget_without_a_status_is_counted_from_its_pods() {
 }
 
 #[test]
+fn the_eviction_of_a_daemon_pod_asked_no_budget() {
+    let world = "
+        node a cpu=2
+        pod default/ds-1 on a app=ds cpu=1 owner:DaemonSet/ds
+        pdb default/ds app=ds allowed:0";
+    let evict = [Change::Evict(NamespacedName::new("default", "ds-1"))];
+    assert_eq!(blocked(&what_if(world, &evict)).len(), 1);
+    let outcome = what_if(&world.replace("allowed:0", "allowed:1"), &evict);
+    assert_eq!((blocked(&outcome).len(), outcome.n_unmoved), (0, 1));
+    assert!(what_if(world, &[drain("a")]).is_harmless(), "a drain leaves pods of DaemonSets out");
+}
+
+#[test]
+fn a_budget_that_allows_nothing_did_not_name_the_pods_that_are_not_ready() {
+    let pod = |name: &str, ready: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: pg}}, ownerReferences: [{{apiVersion: apps/v1, kind: \
+             StatefulSet, name: pg, uid: u, controller: true}}]}}, spec: {{nodeName: node, containers: [{{name: c, image: i}}]}}, status: {{phase: \
+             Running, conditions: [{{type: Ready, status: '{ready}'}}]}}}}\n"
+        )
+    };
+    let text = "{apiVersion: v1, kind: Node, metadata: {name: node}, status: {allocatable: {pods: 9}}}\n---\n\
+                {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: pg}, spec: {minAvailable: 2, selector: {matchLabels: {app: pg}}}}\n"
+        .to_owned()
+        + &pod("pg-0", "True")
+        + &pod("pg-1", "False");
+    let inventory = berth_input::inventory::Inventory::from_text(&text).expect("well-formed");
+    let mut what_if =
+        WhatIf::new(inventory, SimulationOptions::default(), Timestamp::UNIX_EPOCH).expect("valid");
+    what_if.apply(&drain("node")).expect("the node exists");
+    let messages = blocked(&what_if.run(|_, _| ()).expect("valid").outcome);
+    let zero = "blocked by PodDisruptionBudget pg: 0 disruptions allowed, 1 pod not ready: pg-1";
+    let hint = "; with unhealthyPodEvictionPolicy: AlwaysAllow, pods that are not ready may be evicted";
+    assert_eq!(messages, [format!("default/pg-0 {zero}"), format!("default/pg-1 {zero}{hint}")]);
+}
+
+#[test]
 fn a_node_that_is_removed_asks_no_budget() {
     let world = format!("{PG}\n pdb default/pg app=pg allowed:0");
     let outcome = what_if(&world, &[Change::RemoveNode("a".to_owned())]);

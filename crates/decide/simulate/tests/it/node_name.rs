@@ -500,3 +500,56 @@ fn pods_with_a_claim_that_waits_for_the_scheduler_ran_on_the_nodes_that_they_nam
     let hint = simulation(&text).explain("default", "waits", None).unwrap().hints.remove(0);
     assert!(hint.contains("spec.nodeSelector {kubernetes.io/hostname: kube-01}"), "{hint}");
 }
+
+#[test]
+fn pods_whose_node_cannot_mount_their_volumes_ran_there() {
+    let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: far, uid: u, annotations: {pv.kubernetes.io/bind-completed: 'yes'}}, spec: {volumeName: pv, accessModes: [ReadWriteOnce], \
+                 resources: {requests: {storage: 1Gi}}}, status: {phase: Bound}}\n---\n";
+    let volume = "{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], \
+                  claimRef: {namespace: default, name: far, uid: u}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: \
+                  kubernetes.io/hostname, operator: In, values: [kube-02]}]}]}}}, status: {phase: Bound}}\n---\n";
+    let with = |name: &str, node: &str, claim: &str, status: &str| {
+        let spec = format!(
+            "nodeName: {node}, {ONE_CORE}, volumes: [{{name: d, persistentVolumeClaim: {{claimName: {claim}}}}}]"
+        );
+        pod(&format!("name: {name}"), &spec, status)
+    };
+    // The kubelet has admitted it and waits.
+    let started = "status: {phase: Pending, startTime: 2026-01-01T00:00:00Z}";
+    let text = kube_01()
+        + &node("kube-02", "disk: ssd", "")
+        + claim
+        + volume
+        + &with("missing", "kube-01", "none", "")
+        + &with("far", "kube-01", "far", "")
+        + &with("near", "kube-02", "far", "")
+        + &with("started", "kube-01", "none", started);
+    let waiting = |name: &str| format!("{name}: waiting on kube-01 for its volumes");
+    assert_eq!(
+        outcomes(&text),
+        [waiting("missing"), waiting("far"), "near: kube-02".to_owned(), waiting("started")]
+    );
+    let simulation = simulation(&text);
+    let message = |name: &str| simulation.pod("default", name).unwrap().unadmitted.clone().unwrap().message;
+    assert!(
+        message("missing").contains("PersistentVolumeClaim default/none does not exist"),
+        "{}",
+        message("missing")
+    );
+    assert!(message("far").contains("bound to volume pv"), "{}", message("far"));
+}
+
+#[test]
+fn a_pod_that_names_an_unreachable_node_was_admitted_there() {
+    let zone = "topology.kubernetes.io/zone";
+    let text = node("kube-01", &format!("{zone}: a"), "")
+        + &node("kube-02", &format!("{zone}: b"), "")
+        + &deployment(1, &format!("nodeName: kube-01, {ONE_CORE}"));
+    let mut simulation = simulation(&text);
+    let losses = simulation.lose_each_domain(zone, |_, _| ());
+    let of_a = losses.domains.iter().find(|loss| loss.domain == "a").unwrap();
+    assert_eq!(of_a.unplaced_while_unreachable.len(), 1);
+    assert!(!of_a.survives);
+    let lose = Change::LoseContact { key: zone.to_owned(), value: "a".to_owned(), seconds: None };
+    assert!(what_if(&text, &lose).unplaced[0].message.contains("names a node that cannot be reached"));
+}

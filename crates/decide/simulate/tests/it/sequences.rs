@@ -102,6 +102,42 @@ fn a_drain_goes_on_while_other_changes_make_room() {
     // Of the two, one waits for the other.
     assert_eq!(steps(&changed), [(1, 1), (1, 0)]);
     assert_eq!(nodes(&changed), BTreeMap::from([("b-new-1", 1)]));
+    // `kubectl drain` did not come back before the next change.
+    let delayed: Vec<_> = changed.outcome.delayed.iter().map(|eviction| eviction.node.as_str()).collect();
+    assert_eq!((changed.outcome.blocked.len(), delayed), (0, vec!["b"]));
+    assert!(!changed.outcome.is_harmless(), "the exit code is also about what was blocked on the way");
+}
+
+#[test]
+fn steps_told_neither_pods_that_are_not_created_nor_those_that_were_pending_before() {
+    let quota = "---\n{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: default}, spec: {hard: {count/pods: 3}}}\n";
+    let large = "---\n{apiVersion: v1, kind: Pod, metadata: {name: large, namespace: default, creationTimestamp: 2026-01-01T00:00:00Z}, \
+                 spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 9}}}]}}\n";
+    let text = [quota, large, &full(2), &workload("Job", "j", 1, 1).replace("apps/v1", "batch/v1")].concat();
+    let changed = played(&text, &[Change::Cordon("a".to_owned()), uncordon("a")]);
+    for step in &changed.outcome.steps {
+        assert_eq!((step.unplaced.as_slice(), step.unplaced_before), (&["default/large".to_owned()][..], 1));
+        assert!(step.message.contains("Insufficient cpu"), "{}", step.message);
+        assert_eq!(step.not_running.len(), 1);
+        // The step evicts nothing.
+        assert_eq!(step.exhausted_budgets, ["default/web"]);
+    }
+}
+
+#[test]
+fn an_empty_node_waited_for_others_that_a_budget_blocks() {
+    let text = ["a", "b", "c"].map(|name| node(name, 2)).concat()
+        + &workload("Deployment", "web", 1, 2)
+        + &budget("web", 1);
+    let mut what_if = what_if(&text);
+    what_if.roll_nodes(&RollNodes { max_unavailable: 2, ..RollNodes::default() }).unwrap();
+    let changed = what_if.run(|_, _| ()).unwrap();
+    let changes: Vec<_> = changed.outcome.steps.iter().map(|step| step.changes.join(", ")).collect();
+    assert_eq!(
+        changes,
+        ["drain a, drain b", "replace b", "drain c", "replace c, stop: 2 of 3 nodes replaced"]
+    );
+    assert_eq!((changed.outcome.blocked.len(), changed.outcome.delayed.len()), (1, 0));
 }
 
 #[test]
@@ -214,6 +250,28 @@ fn daemon_pods_of_added_nodes_keep_their_rules() {
         played(&[node("a", 4), set].concat(), &[Change::AddNodes { n_nodes: 2, like: "a".to_owned() }]);
     assert!(changed.outcome.is_harmless());
     assert_eq!(nodes(&changed).len(), 3);
+}
+
+#[test]
+fn daemon_pods_were_created_on_nodes_whose_taints_they_do_not_tolerate() {
+    let set = workload("DaemonSet", "ds", 1, 1).replace("  replicas: 1\n", "");
+    let text = [node("a", 4), node("b", 4), set].concat();
+    let taint = berth_api::object::Taint {
+        key: "x".to_owned(),
+        value: String::new(),
+        effect: "NoSchedule".to_owned(),
+    };
+    let taint = Change::SetTaint { node: "a".to_owned(), taint };
+    let add = Change::AddNodes { n_nodes: 1, like: "a".to_owned() };
+    let changed = played(&text, &[taint.clone(), add]);
+    assert_eq!(nodes(&changed), BTreeMap::from([("a", 1), ("b", 1)]), "the new node has the taint");
+    let evicted = |node: &str| {
+        let what_if = what_if(&text).simulation().unwrap();
+        let on_node = |pod: &&berth_simulate::SimulatedPod| pod.node() == Some(node);
+        Change::Evict(what_if.pods().iter().find(on_node).unwrap().pod.metadata.namespaced_name())
+    };
+    assert_eq!(nodes(&played(&text, &[taint.clone(), evicted("a")])), BTreeMap::from([("b", 1)]));
+    assert_eq!(nodes(&played(&text, &[taint, evicted("b")])), BTreeMap::from([("a", 1), ("b", 1)]));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use berth_engine::Cluster;
 use berth_input::config::DEFAULT_SCHEDULER_NAME;
 use berth_mirror::Change;
 use berth_rebalance::{Input, RunningPod};
-use berth_rules::KnownNamespaces;
+use berth_rules::{KnownNamespaces, Selector};
 use jiff::Timestamp;
 
 use super::groups::Groups;
@@ -101,6 +101,26 @@ impl Objects {
         pods().all(|pod| is_ready(pod) && !pod.metadata.is_deleting()) && pods().any(is_new)
     }
 
+    /// A budget whose status is older than its pods: the disruption controller has still to count a pod that is ready, or to note that one
+    /// that was evicted is gone.
+    pub(crate) fn uncounted_budget(&self) -> Option<&NamespacedName> {
+        let mut budgets = self.budgets.iter().filter(|(name, budget)| {
+            let Some(current) = budget.status.current_healthy else { return false };
+            let covers = Selector::parse(budget.spec.selector.as_ref()).unwrap_or(Selector::Nothing);
+            let in_namespace = self.pods.values().filter(|pod| pod.metadata.namespace == name.namespace());
+            let is_healthy = |pod: &&Arc<Pod>| {
+                let labels = &pod.metadata.labels;
+                is_ready(pod)
+                    && !pod.metadata.is_deleting()
+                    && covers.matches(|key| labels.get(key).map(String::as_str))
+            };
+            let n_healthy = i32::try_from(in_namespace.filter(is_healthy).count()).unwrap_or(i32::MAX);
+            let is_gone = |pod: &String| !self.pods.contains_key(&NamespacedName::new(name.namespace(), pod));
+            current < n_healthy || budget.status.disrupted_pods.keys().any(is_gone)
+        });
+        budgets.next().map(|(name, _)| name)
+    }
+
     pub(crate) fn ask<T>(
         &self,
         cluster: Cluster,
@@ -147,4 +167,34 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
 /// Whether a pod without a node waits for one by itself.
 fn waits(pod: &Pod) -> bool {
     pod.spec.scheduling_gates.is_empty() && !pod.metadata.is_deleting()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_plan_was_made_again_because_a_budget_had_not_counted_the_moved_pod() {
+        let uncounted = |status: Value| {
+            let mut objects = Objects::default();
+            for name in ["web-1", "web-2"] {
+                let pod = json!({"metadata": {"name": name, "namespace": "a", "labels": {"app": "web"}}, "status": {"phase": "Running"}});
+                let pod: Pod = serde_json::from_value(pod).expect("a pod");
+                objects.pods.insert(key(&pod), Arc::new(pod));
+            }
+            let budget = json!({"metadata": {"name": "web", "namespace": "a"}, "spec": {"selector": {"matchLabels": {"app": "web"}}},
+                "status": status});
+            let budget = serde_json::from_value(budget).expect("a budget");
+            objects.apply(&Change::BudgetApplied(Box::new(budget)));
+            objects.uncounted_budget().is_some()
+        };
+        assert!(uncounted(json!({"currentHealthy": 1, "disruptionsAllowed": 0})));
+        assert!(uncounted(
+            json!({"currentHealthy": 2, "disruptionsAllowed": 0, "disruptedPods": {"web-0": "2026-01-01T00:00:00Z"}})
+        ));
+        assert!(!uncounted(json!({"currentHealthy": 2, "disruptionsAllowed": 0})), "it allows nothing");
+        assert!(!uncounted(json!({})), "no controller counts");
+    }
 }

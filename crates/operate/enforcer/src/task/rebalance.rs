@@ -70,7 +70,7 @@ impl Enforcer {
     fn look(&mut self, now: Instant) {
         // Rules that are violated come first: their evictions change what a plan is made of.
         let waits = match self.evictions.len() + self.limits.n_reserved() {
-            0 => self.unsettled(),
+            0 => self.unsettled().or_else(|| self.uncounted(now)),
             n => Some(format!("waits until {n} evicted pods are gone")),
         };
         let Some(rebalancer) = &mut self.rebalancer else { return };
@@ -141,6 +141,15 @@ impl Enforcer {
         let is_over = at.checked_add(timeout).is_ok_and(|end| end < Timestamp::now());
         let is_unsettled = !is_over && !rebalancer.objects.have_settled(workload, at);
         is_unsettled.then(|| format!("waits until the pods of {workload} are ready"))
+    }
+
+    /// What the next step of a plan waits for: a budget that has not counted the pods as they are after the last step would end the plan.
+    fn uncounted(&self, now: Instant) -> Option<String> {
+        let rebalancer = self.rebalancer.as_ref().filter(|rebalancer| !rebalancer.rest.is_empty())?;
+        let timeout = rebalancer.options.step_timeout;
+        rebalancer.moved_at.filter(|at| now < *at + timeout)?;
+        let budget = rebalancer.objects.uncounted_budget()?;
+        Some(format!("waits until PodDisruptionBudget {budget} counts the pods as they are now"))
     }
 
     pub(super) fn answered(&mut self, answer: Answer, now: Instant) {

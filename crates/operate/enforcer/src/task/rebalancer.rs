@@ -49,6 +49,8 @@ pub(super) struct Rebalancer {
     pub(super) late: Vec<Step>,
     /// Whether the last step ended in this leadership.
     pub(super) has_observed: bool,
+    /// When the last step of the plan ended.
+    pub(super) moved_at: Option<Instant>,
     pub(super) progress: Progress,
     pub(super) writer: Option<StatusWriter>,
     pub(super) completed: mpsc::UnboundedSender<Completion>,
@@ -70,6 +72,7 @@ impl Rebalancer {
             exceptions: Exceptions::default(),
             late: Vec::new(),
             has_observed: false,
+            moved_at: None,
             progress: Progress::default(),
             writer,
             completed,
@@ -81,6 +84,10 @@ impl Rebalancer {
         if Arc::make_mut(&mut self.objects).apply(change) {
             self.has_other_nodes = true;
             self.at = self.at.min(Instant::now() + AFTER_A_CHANGE);
+        }
+        // The next step may wait for it.
+        if matches!(change, Change::BudgetApplied(_)) && !self.rest.is_empty() {
+            self.at = self.at.min(Instant::now());
         }
     }
 
@@ -134,6 +141,7 @@ impl Rebalancer {
     ) {
         self.phase = Phase::Idle;
         self.has_observed = true;
+        self.moved_at = Some(now);
         self.at = now;
         let Step { made, .. } = step;
         if result != StepResult::Moved {

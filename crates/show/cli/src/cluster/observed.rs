@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use berth_api::object::{NamespacedName, find_condition};
 use berth_api::resource::{NODES, PODS};
 use berth_client::{Cache, Change, Informer, ObservedObject, WatchOptions};
+use berth_simulate::Unadmitted;
 use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -17,7 +18,7 @@ pub enum Stage {
     New,
     /// It is unschedulable or has scheduling gates.
     Pending,
-    /// The node that it names does not exist.
+    /// The node that it names does not exist, or cannot mount its volumes.
     Waiting,
     /// It has a node and has not started.
     Bound,
@@ -49,7 +50,7 @@ impl Stage {
         match self {
             Stage::New => "new",
             Stage::Pending => "pending",
-            Stage::Waiting => "waiting for nodes that do not exist",
+            Stage::Waiting => "waiting for nodes or volumes",
             Stage::Bound => "starting",
             Stage::Running => "running",
             Stage::Succeeded => "succeeded",
@@ -75,6 +76,8 @@ pub struct Observed {
     /// Whether nodes and pods have been listed.
     synced: [watch::Receiver<bool>; 2],
     history: Arc<Mutex<History>>,
+    /// Pods that wait for volumes that their nodes cannot mount, as `namespace/name`.
+    unmounted: Mutex<HashMap<String, Unadmitted>>,
     _stop: DropGuard,
 }
 
@@ -106,6 +109,7 @@ impl Observed {
             pods: pods.cache(),
             synced: [nodes.synced(), pods.synced()],
             history,
+            unmounted: Mutex::default(),
             _stop: stop.clone().drop_guard(),
         };
         tokio::spawn(nodes.run(client.clone(), stop.clone()));
@@ -125,8 +129,19 @@ impl Observed {
     pub fn stage(&self, pod: &ObservedObject) -> Stage {
         match Stage::on_known_node(pod) {
             Stage::Bound if pod.node().is_some_and(|node| self.node(node).is_none()) => Stage::Waiting,
+            Stage::Bound if self.unmounted(pod).is_some() => Stage::Waiting,
             stage => stage,
         }
+    }
+
+    /// Why the node of a pod cannot mount its volumes, as far as that was found out.
+    pub fn unmounted(&self, pod: &ObservedObject) -> Option<Unadmitted> {
+        let unmounted = self.unmounted.lock().unwrap_or_else(PoisonError::into_inner);
+        unmounted.get(&pod.metadata.namespaced_name().to_string()).cloned()
+    }
+
+    pub fn set_unmounted(&self, pods: HashMap<String, Unadmitted>) {
+        *self.unmounted.lock().unwrap_or_else(PoisonError::into_inner) = pods;
     }
 
     /// All pods, unordered.
@@ -225,6 +240,7 @@ pub mod tests {
                 pods: Arc::default(),
                 synced: [true, true].map(|synced| watch::Sender::new(synced).subscribe()),
                 history: Arc::default(),
+                unmounted: Mutex::default(),
                 _stop: CancellationToken::new().drop_guard(),
             };
             nodes.into_iter().for_each(|node| _ = observed.nodes.insert(Arc::new(node)));

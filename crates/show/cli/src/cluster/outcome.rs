@@ -65,7 +65,7 @@ impl Outcome {
         pods.sort_by_cached_key(|pod| pod.metadata.namespaced_name());
         for pod in &pods {
             let stage = observed.stage(pod);
-            let why = unadmitted(pod, stage);
+            let why = unadmitted(pod, stage, observed);
             let node = pod.node().filter(|_| why.is_none());
             let row = Row {
                 namespace: pod.metadata.namespace.clone(),
@@ -119,10 +119,10 @@ impl Outcome {
             key(a).cmp(&key(b))
         });
         for workload in workloads.iter().filter(|workload| workload.kind != "Deployment") {
-            let (Some(why), Some(wanted)) = (workload.refusal(), workload.n_wanted_pods()) else { continue };
+            let (Some(why), Some(wanted)) = (workload.refusal(), workload.n_desired_pods()) else { continue };
             let (namespace, name) = (&workload.metadata.namespace, owners.topmost(workload));
             let summary = summary_of(&mut by_workload, namespace, Some(&name));
-            for i in 0..wanted - workload.status.replicas {
+            for i in workload.n_own_pods()..wanted {
                 // It has no name.
                 let pod = NamespacedName::new(namespace, &format!("{}-{i}", workload.metadata.name));
                 let (by, message) = (Some("FailedCreate".to_owned()), why.to_owned());
@@ -162,17 +162,17 @@ impl Outcome {
 }
 
 /// Why a pod in this stage does not run on the node that it names.
-fn unadmitted(pod: &ObservedObject, stage: Stage) -> Option<Unadmitted> {
+fn unadmitted(pod: &ObservedObject, stage: Stage, observed: &Observed) -> Option<Unadmitted> {
     let node = pod.node()?.to_owned();
     match (stage, pod.rejection()) {
         (Stage::Rejected, Some((reason, message))) => {
             let (reason, message) = (Some(reason.to_owned()), message.to_owned());
             Some(Unadmitted { state: UnadmittedState::Rejected, node, reason, message })
         }
-        (Stage::Waiting, _) => {
+        (Stage::Waiting, _) => observed.unmounted(pod).or_else(|| {
             let message = format!("spec.nodeName: node {node} does not exist");
             Some(Unadmitted { state: UnadmittedState::Waiting, node, reason: None, message })
-        }
+        }),
         _ => None,
     }
 }
@@ -315,6 +315,28 @@ mod tests {
             (Some("Deployment web"), 2, Some(3))
         );
         assert!(group.why.to_string().starts_with("not created: exceeded quota: q"), "{}", group.why);
+    }
+
+    #[test]
+    fn pods_of_stateful_sets_jobs_and_daemon_sets_that_a_quota_refuses_were_not_named() {
+        for (kind, spec, status) in [
+            ("StatefulSet", json!({"replicas": 3}), json!({"replicas": 1})),
+            ("Job", json!({"parallelism": 3, "completions": 3}), json!({"active": 1})),
+            ("DaemonSet", json!({}), json!({"desiredNumberScheduled": 3, "currentNumberScheduled": 1})),
+        ] {
+            let object = json!({"metadata": {"name": "db", "namespace": "a", "uid": "u"}, "spec": spec, "status": status});
+            let failed = "create Pod db-1 in StatefulSet db failed error: pods \"db-1\" is forbidden: exceeded quota: q";
+            let workload = Workload {
+                kind,
+                failed_create: Some(failed.to_owned()),
+                ..serde_json::from_value(object).unwrap()
+            };
+            let outcome =
+                Outcome::new(&Observed::of(Vec::new(), Vec::new()), &[workload], &HashSet::new(), "zone");
+            let [group] = outcome.not_running.as_slice() else { panic!("one workload") };
+            assert_eq!(group.pods, ["a/db-1", "a/db-2"]);
+            assert_eq!(group.why.message, "exceeded quota: q", "{kind}");
+        }
     }
 
     #[test]

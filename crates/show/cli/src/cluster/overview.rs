@@ -1,10 +1,17 @@
 //! Watches nodes and pods, shows the live summary, and detects when the cluster has settled.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use berth_api::object::ObjectMeta;
+use berth_api::resource::EVENTS;
 use berth_client::watch::{ListError, WatchOptions, list};
+use berth_input::inventory::Inventory;
+use berth_simulate::{Simulation, SimulationOptions, Unadmitted, UnadmittedState};
+use indicatif::ProgressBar;
 use kube::Client;
+use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
@@ -12,6 +19,7 @@ use super::observed::Observed;
 use super::settled::{unsettled_pods, unsettled_workload};
 use super::status_line::{EnforcerStatus, StatusLine};
 use super::workload::{WORKLOADS, Workload};
+use crate::live;
 
 /// Interval between two checks whether the cluster has settled.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -27,6 +35,9 @@ pub struct Overview {
     status_line: StatusLine,
     rate: Rate,
     enforcer: Option<watch::Receiver<berth_enforcer::Status>>,
+    /// The versions of the last check, and of the last look at what starting pods wait for.
+    checked_at: Option<u64>,
+    looked_at: Option<u64>,
 }
 
 /// When [`Overview::until_settled`] considers the cluster settled.
@@ -52,7 +63,15 @@ impl Overview {
         status_line: StatusLine,
         enforcer: Option<watch::Receiver<berth_enforcer::Status>>,
     ) -> Overview {
-        Overview { observed: Observed::start(&client), client, status_line, rate: Rate::default(), enforcer }
+        Overview {
+            observed: Observed::start(&client),
+            client,
+            status_line,
+            rate: Rate::default(),
+            enforcer,
+            checked_at: None,
+            looked_at: None,
+        }
     }
 
     pub fn observed(&self) -> &Observed {
@@ -136,14 +155,23 @@ impl Overview {
     }
 
     async fn unsettled_reason<F>(
-        &self,
+        &mut self,
         criteria: &SettleCriteria<impl Fn() -> F>,
     ) -> Result<Option<String>, ListError>
     where
         F: Future<Output = bool>,
     {
-        if let Some(why) = unsettled_pods(&self.observed, criteria.n_nodes) {
-            return Ok(Some(why));
+        let version = self.observed.history().version;
+        let is_quiet = self.checked_at.replace(version) == Some(version);
+        let mut why = unsettled_pods(&self.observed, criteria.n_nodes);
+        // Pods that start may wait for volumes for ever.
+        if why.is_some() && is_quiet && self.looked_at != Some(version) {
+            self.looked_at = Some(version);
+            self.observed.set_unmounted(unmounted_pods(&self.client).await);
+            why = unsettled_pods(&self.observed, criteria.n_nodes);
+        }
+        if why.is_some() {
+            return Ok(why);
         }
         if !(criteria.is_scheduler_idle)().await {
             return Ok(Some("the scheduler has queued pods".to_owned()));
@@ -177,7 +205,41 @@ pub async fn workloads(client: &Client) -> Result<Vec<Workload>, ListError> {
         let items: Vec<Workload> = list(client, &WatchOptions::new(resource.path(""))).await?;
         workloads.extend(items.into_iter().map(|w| Workload { kind: resource.kind, ..w }));
     }
+    if workloads.iter().any(Workload::lacks_pods) {
+        let mut failed: HashMap<String, String> = HashMap::new();
+        for event in list::<Event>(client, &WatchOptions::of(&EVENTS)).await? {
+            if event.reason == "FailedCreate" {
+                failed.insert(event.involved_object.uid, event.message);
+            }
+        }
+        for workload in workloads.iter_mut().filter(|workload| workload.lacks_pods()) {
+            workload.failed_create = failed.remove(&workload.metadata.uid);
+        }
+    }
     Ok(workloads)
+}
+
+/// What is read of an event.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Event {
+    reason: String,
+    message: String,
+    involved_object: ObjectMeta,
+}
+
+/// The pods that wait for volumes that their nodes cannot mount, as `namespace/name`; none if the cluster cannot be read.
+async fn unmounted_pods(client: &Client) -> HashMap<String, Unadmitted> {
+    let mut inventory = Inventory::default();
+    if live::read(client, "the cluster", &mut inventory, &ProgressBar::hidden()).await.is_err() {
+        return HashMap::new();
+    }
+    let Ok((simulation, _)) = Simulation::of_valid(inventory, SimulationOptions::default()) else {
+        return HashMap::new();
+    };
+    let waiting =
+        simulation.not_running().into_iter().filter(|group| group.why.state == UnadmittedState::Unbound);
+    waiting.flat_map(|group| group.pods.into_iter().map(move |pod| (pod, group.why.clone()))).collect()
 }
 
 /// The rate of an increasing count.

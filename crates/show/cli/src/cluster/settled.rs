@@ -120,6 +120,7 @@ impl Workload {
 
 #[cfg(test)]
 mod tests {
+    use berth_simulate::{Unadmitted, UnadmittedState};
     use serde_json::{Value, json};
 
     use super::*;

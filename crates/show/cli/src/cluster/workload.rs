@@ -15,6 +15,9 @@ pub struct Workload {
     pub metadata: ObjectMeta,
     pub spec: Spec,
     pub status: Status,
+    /// The message of its last event about a pod that could not be created, of kinds that have no condition for it.
+    #[serde(skip)]
+    pub failed_create: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -68,12 +71,29 @@ impl Workload {
         }
     }
 
-    /// Why LimitRanges and ResourceQuotas refuse pods of a Deployment, ReplicaSet or ReplicationController: its controller tries in vain.
+    /// Why LimitRanges and ResourceQuotas refuse its pods: its controller tries in vain.
     pub fn refusal(&self) -> Option<&str> {
-        let condition = self.status.conditions.iter().find(|c| c.condition_type == "ReplicaFailure")?;
-        let (_, why) = condition.message.split_once(" is forbidden: ")?;
+        let condition = self.status.conditions.iter().find(|c| c.condition_type == "ReplicaFailure");
+        let message =
+            condition.map(|condition| condition.message.as_str()).or(self.failed_create.as_deref())?;
+        let (_, why) = message.split_once(" is forbidden: ")?;
         let is_refused = ["exceeded quota: ", "failed quota: ", " usage per ", " ratio per "];
         is_refused.iter().any(|text| why.contains(text)).then_some(why)
+    }
+
+    /// Whether it lacks pods, and only events say why.
+    pub fn lacks_pods(&self) -> bool {
+        matches!(self.kind, "StatefulSet" | "DaemonSet" | "Job")
+            && self.n_desired_pods().is_some_and(|wanted| self.n_own_pods() < wanted)
+    }
+
+    /// Number of pods that its controller wants.
+    pub fn n_desired_pods(&self) -> Option<i64> {
+        match self.kind {
+            "StatefulSet" => Some(self.spec.replicas.unwrap_or(1)),
+            "DaemonSet" => Some(self.status.desired_number_scheduled),
+            _ => self.n_wanted_pods(),
+        }
     }
 
     /// Number of pods that its controller keeps at one time, if that follows from the workload alone.

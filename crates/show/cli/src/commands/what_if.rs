@@ -50,7 +50,7 @@ Examples:
   berth what-if --dump cluster.yaml --lose zone=eu-west-1a --for 10m
 
 Exit codes: 0 nothing is worse than before: no other pod is unplaced than before, no rule breaks, no pod is evicted, no eviction \
-of the changes is blocked and no rollout is stuck (with --each: every pod that has a node has one whichever domain is lost); \
+of the changes is or was blocked and no rollout is stuck (with --each: each pod that is created again has a node whichever domain is lost); \
 1 otherwise, with --fail-on any also if a pod is unplaced or a rule does not hold as before; 2 invalid input or usage
 
 See docs/what-if.md for the rules and the fields of -o json."

@@ -74,7 +74,7 @@ fn write_steps(out: &mut impl Write, steps: &[StepOutcome]) -> io::Result<()> {
     let Some((at, worst)) = steps.iter().enumerate().rev().max_by_key(|(_, step)| step.severity()) else {
         return Ok(());
     };
-    let mut table = Table::new(["STEP", "CHANGES", "UNPLACED", "BLOCKED", "BUDGETS AT 0"]);
+    let mut table = Table::new(["STEP", "CHANGES", "UNPLACED", "NOT RUNNING", "BLOCKED", "BUDGETS AT 0"]);
     for (i, step) in steps.iter().enumerate().take(MAX_STEPS) {
         let count = |n: usize| if n == 0 { Cell::from("0") } else { Cell::styled(grouped(n), BAD) };
         let budgets = match step.exhausted_budgets.as_slice() {
@@ -84,7 +84,11 @@ fn write_steps(out: &mut impl Write, steps: &[StepOutcome]) -> io::Result<()> {
         table.row([
             grouped(i + 1).into(),
             abbreviated(&step.changes, MAX_NAMED).into(),
-            count(step.unplaced.len()),
+            match step.unplaced_before {
+                0 => count(step.unplaced.len()),
+                n => format!("{} ({} before)", grouped(step.unplaced.len()), grouped(n)).into(),
+            },
+            count(step.not_running.len()),
             count(step.blocked.len()),
             budgets.into(),
         ]);
@@ -95,7 +99,15 @@ fn write_steps(out: &mut impl Write, steps: &[StepOutcome]) -> io::Result<()> {
         write!(out, "{NL}Worst moment: after step {}: ", grouped(at + 1))?;
         write!(out, "{} unplaced", counted(worst.unplaced.len(), "pod"))?;
         if !worst.unplaced.is_empty() {
-            write!(out, " ({}: {})", abbreviated(&worst.unplaced, MAX_NAMED), worst.message)?;
+            let (first, pods) = (&worst.unplaced[0], abbreviated(&worst.unplaced, MAX_NAMED));
+            match worst.unplaced.len() {
+                1 => write!(out, " ({first}: {})", worst.message)?,
+                _ => write!(out, " ({pods}; {first}: {})", worst.message)?,
+            }
+        }
+        if !worst.not_running.is_empty() {
+            let n_pods = counted(worst.not_running.len(), "pod");
+            write!(out, ", {n_pods} not running ({})", abbreviated(&worst.not_running, MAX_NAMED))?;
         }
         let blocked = counted(worst.blocked.len(), "eviction");
         writeln!(out, ", {blocked} blocked, {} at 0", counted(worst.exhausted_budgets.len(), "budget"))?;
@@ -108,8 +120,12 @@ fn write_undone(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()>
     for BlockedEviction { namespace, name, node, message, .. } in outcome.blocked.iter().take(MAX_ROWS) {
         writeln!(out, "Pod {namespace}/{name} stays on {node}: {BAD}{message}{BAD:#}")?;
     }
-    if !outcome.blocked.is_empty() {
-        write_more(out, outcome.blocked.len().saturating_sub(MAX_ROWS))?;
+    write_more(out, outcome.blocked.len().saturating_sub(MAX_ROWS))?;
+    for BlockedEviction { namespace, name, node, message, .. } in outcome.delayed.iter().take(MAX_ROWS) {
+        writeln!(out, "Pod {namespace}/{name} stays on {node} until a later change: {BAD}{message}{BAD:#}")?;
+    }
+    write_more(out, outcome.delayed.len().saturating_sub(MAX_ROWS))?;
+    if !outcome.blocked.is_empty() || !outcome.delayed.is_empty() {
         writeln!(out)?;
     }
     for StuckRollout { kind, namespace, name, reason, fix } in outcome.stuck_rollouts.iter().take(MAX_ROWS) {
@@ -184,7 +200,7 @@ fn write_summary(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()
     };
     writeln!(
         out,
-        "{} moved, {} newly placed, {} unmoved; {style}{}{not_running}, {} evicted, {}{}{}{style:#}",
+        "{} moved, {} newly placed, {} unmoved; {style}{}{not_running}, {} evicted, {}{}{}{}{style:#}",
         counted(outcome.moved.len() - new, "pod"),
         grouped(new),
         grouped(outcome.n_unmoved),
@@ -192,6 +208,7 @@ fn write_summary(out: &mut impl Write, outcome: &WhatIfOutcome) -> io::Result<()
         grouped(outcome.evicted.len()),
         with_before(broken_rules, "with broken rules"),
         more(outcome.blocked.len(), "eviction", "blocked"),
+        more(outcome.delayed.len(), "eviction", "blocked until a later change"),
         more(outcome.stuck_rollouts.len(), "rollout", "stuck"),
     )
 }
@@ -299,9 +316,14 @@ pub fn write_losses(out: &mut impl Write, report: &LossesAfterChanges) -> io::Re
     let style = if lost.is_empty() { GOOD } else { BAD };
     writeln!(
         out,
-        "{style}{} of {} survived{style:#} (every pod has a node, both while the lost nodes are unreachable and when they are removed)",
+        "{style}{} of {} survived{style:#} (each pod that is created again has a node, both while the lost nodes are unreachable and when they \
+         are removed){}",
         grouped(survived.len()),
         counted(losses.domains.len(), "domain"),
+        match losses.domains.iter().map(|loss| loss.stranded_while_unreachable.len()).max() {
+            None | Some(0) => String::new(),
+            Some(n) => format!("; up to {} not created again while they are unreachable", counted(n, "pod")),
+        }
     )
 }
 

@@ -22,7 +22,8 @@ pub(crate) fn losses_bars(losses: &DomainLosses) -> Bars {
     };
     Bars {
         title: format!("{n_survived} of {} survived", counted(domains.len(), "domain")),
-        description: "A domain survives if every pod has a node after its loss.".to_owned(),
+        description: "A domain survives if each pod that is created again has a node after its loss."
+            .to_owned(),
         sections: vec![losses_section(losses)],
         notes,
     }

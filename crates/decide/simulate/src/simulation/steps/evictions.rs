@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use berth_api::object::{Condition, NamespacedName, Pod};
+use berth_api::syntax::format::{abbreviated, counted};
 use berth_control::budget::{Budget, Scales};
 use berth_engine::Outcome;
 use berth_input::expand::target_node;
-use berth_input::inventory::Inventory;
+use berth_input::inventory::{Entry, Inventory};
 use serde::Serialize;
 
 use super::Steps;
@@ -14,6 +15,9 @@ use crate::simulation::SimulatedPod;
 use crate::simulation::departure::{Contact, Fate, unreachable};
 use crate::simulation::state::Simulation;
 use crate::simulation::unadmitted::Unadmitted;
+
+/// Pods that a message names.
+const MAX_NAMED: usize = 3;
 
 /// The eviction of a pod from a node.
 #[derive(Clone, Debug)]
@@ -41,22 +45,19 @@ pub struct BlockedEviction {
     pub message: String,
 }
 
-/// The budgets of pods that are to be evicted. The pods of the inventory are those that the budgets are counted with; `ran` says which of
-/// them run.
-pub(crate) fn budgets_of(
-    inventory: &Inventory,
-    evicted: &[&Pod],
-    ran: impl Fn(&NamespacedName) -> bool,
-) -> Vec<Budget> {
-    if evicted.is_empty() {
+/// The budgets of an inventory, counted with its pods; `ran` says which of them run.
+pub(crate) fn counted_budgets(inventory: &Inventory, ran: impl Fn(&NamespacedName) -> bool) -> Vec<Budget> {
+    if inventory.pod_disruption_budgets.is_empty() {
         return Vec::new();
     }
     let scales = Scales::new(inventory);
-    let budgets =
-        inventory.pod_disruption_budgets.iter().map(|entry| (&entry.object, Budget::new(&entry.object)));
-    let budgets = budgets.filter(|(_, budget)| evicted.iter().any(|pod| budget.covers(pod)));
-    let counted = budgets.map(|(object, mut budget)| {
-        let pods = inventory.pods.iter().map(|entry| &entry.object);
+    let mut of_namespace: HashMap<&str, Vec<&Pod>> = HashMap::new();
+    for pod in inventory.pods.iter().map(|entry| &entry.object) {
+        of_namespace.entry(&pod.metadata.namespace).or_default().push(pod);
+    }
+    let counted = inventory.pod_disruption_budgets.iter().map(|Entry { object, .. }| {
+        let mut budget = Budget::new(object);
+        let pods = of_namespace.get(budget.name.namespace()).into_iter().flatten().copied();
         let covered: Vec<&Pod> = pods.filter(|pod| budget.covers(pod)).collect();
         let is_healthy = |pod: &Pod| ran(&pod.metadata.namespaced_name()) && !pod.is_unready();
         budget.count(object, &scales, covered.iter().map(|pod| (*pod, is_healthy(pod))));
@@ -89,7 +90,7 @@ impl Evictions {
         if self.open.is_empty() {
             return false;
         }
-        let mut spare = self.spare(steps.simulation);
+        let mut spare = spare(&self.budgets, steps.simulation);
         let n_open = self.open.len();
         let Evictions { open, budgets } = self;
         open.retain(|eviction| {
@@ -108,35 +109,27 @@ impl Evictions {
                 [budget] if spare[*budget] > 0 => spare[*budget] -= 1,
                 _ => return true,
             }
-            steps.leave(at, &eviction.node, &eviction.why, lost);
+            // The DaemonSet creates its pod on the same node again, and a kubelet the mirror of its own.
+            if !pod.belongs_to_node() {
+                steps.leave(at, &eviction.node, &eviction.why, lost);
+            } else if pod.metadata.controller().is_some_and(|owner| owner.kind == "DaemonSet") {
+                let pod = pod.clone();
+                if !steps.simulation.is_eligible(&pod, &eviction.node) {
+                    steps.delete(at);
+                }
+            }
             false
         });
         open.len() < n_open
     }
 
-    /// How many pods of each budget may be evicted now.
-    fn spare(&self, simulation: &Simulation) -> Vec<i64> {
-        let mut healthy = vec![0; self.budgets.len()];
-        let mut of_namespace: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (i, budget) in self.budgets.iter().enumerate() {
-            of_namespace.entry(budget.name.namespace()).or_default().push(i);
-        }
-        for pod in simulation.pods().iter().filter(|pod| pod.node().is_some() && !pod.pod.is_unready()) {
-            let budgets = of_namespace.get(pod.pod.metadata.namespace.as_str()).into_iter().flatten();
-            let is_counted =
-                |i: &&usize| !pod.pod.metadata.is_deleting() && self.budgets[**i].covers(&pod.pod);
-            budgets.filter(is_counted).for_each(|i| healthy[*i] += 1);
-        }
-        self.budgets.iter().zip(healthy).map(|(budget, n_healthy)| budget.allowed(n_healthy)).collect()
-    }
-
-    /// The evictions that are refused to the end, and the budgets that allow no disruption.
-    pub fn blocked(&self, simulation: &Simulation) -> (Vec<BlockedEviction>, Vec<NamespacedName>) {
+    /// The evictions that are refused to the end.
+    pub fn blocked(&self, simulation: &Simulation) -> Vec<BlockedEviction> {
         let Evictions { open, budgets } = self;
-        let mut spare = if budgets.is_empty() { Vec::new() } else { self.spare(simulation) };
-        spare.iter_mut().for_each(|spare| *spare = (*spare).max(0));
-        let exhausted = budgets.iter().zip(&spare).filter(|(_, spare)| **spare == 0);
-        let exhausted = exhausted.map(|(budget, _)| budget.name.clone()).collect();
+        if open.is_empty() {
+            return Vec::new();
+        }
+        let spare = spare(budgets, simulation);
         let blocked = open.iter().filter_map(|Eviction { pod: name, node, .. }| {
             let pod = &simulation.pod(name.namespace(), name.name())?.pod;
             let of_pod: Vec<usize> = (0..budgets.len()).filter(|i| budgets[*i].covers(pod)).collect();
@@ -146,8 +139,11 @@ impl Evictions {
                 [budget] => format!(
                     "blocked by PodDisruptionBudget {}: {} disruptions allowed{}",
                     budgets[*budget].name.name(),
-                    spare[*budget],
-                    budgets[*budget].failure().map_or_else(String::new, |why| format!(", because {why}"))
+                    spare[*budget].max(0),
+                    match budgets[*budget].failure() {
+                        Some(why) => format!(", because {why}"),
+                        None => unready(&budgets[*budget], pod, simulation),
+                    }
                 ),
                 _ => format!(
                     "blocked: the API server evicts no pod that several PodDisruptionBudgets select ({budget})"
@@ -158,8 +154,46 @@ impl Evictions {
         });
         let mut blocked: Vec<_> = blocked.collect();
         blocked.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-        (blocked, exhausted)
+        blocked
     }
+}
+
+/// How many pods of each budget may be evicted now; less than 0 if pods are missing.
+fn spare(budgets: &[Budget], simulation: &Simulation) -> Vec<i64> {
+    let mut healthy = vec![0; budgets.len()];
+    let mut of_namespace: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (i, budget) in budgets.iter().enumerate() {
+        of_namespace.entry(budget.name.namespace()).or_default().push(i);
+    }
+    for pod in simulation.pods().iter().filter(|pod| pod.is_available()) {
+        let of_pod = of_namespace.get(pod.pod.metadata.namespace.as_str()).into_iter().flatten();
+        let is_counted = |i: &&usize| !pod.pod.metadata.is_deleting() && budgets[**i].covers(&pod.pod);
+        of_pod.filter(is_counted).for_each(|i| healthy[*i] += 1);
+    }
+    budgets.iter().zip(healthy).map(|(budget, n_healthy)| budget.allowed(n_healthy)).collect()
+}
+
+/// The budgets with pods that allow no disruption.
+pub(crate) fn exhausted(budgets: &[Budget], simulation: &Simulation) -> Vec<NamespacedName> {
+    let has_pods = |budget: &Budget| simulation.pods().iter().any(|pod| budget.covers(&pod.pod));
+    let spare = budgets.iter().zip(spare(budgets, simulation));
+    let exhausted = spare.filter(|(budget, spare)| *spare <= 0 && has_pods(budget));
+    exhausted.map(|(budget, _)| budget.name.clone()).collect()
+}
+
+/// Which pods of a budget count as disrupted because they are not ready, and what that means for an evicted one.
+fn unready(budget: &Budget, evicted: &Pod, simulation: &Simulation) -> String {
+    let covered = simulation.pods().iter().filter(|pod| budget.covers(&pod.pod));
+    let unready = covered.filter(|pod| pod.node().is_some() && pod.pod.is_unready());
+    let unready: Vec<&str> = unready.map(|pod| pod.pod.metadata.name.as_str()).collect();
+    if unready.is_empty() {
+        return String::new();
+    }
+    let hint = match evicted.is_unready() {
+        true => "; with unhealthyPodEvictionPolicy: AlwaysAllow, pods that are not ready may be evicted",
+        false => "",
+    };
+    format!(", {} not ready: {}{hint}", counted(unready.len(), "pod"), abbreviated(&unready, MAX_NAMED))
 }
 
 impl Steps<'_> {

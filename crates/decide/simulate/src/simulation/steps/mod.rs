@@ -22,7 +22,7 @@ use super::state::Simulation;
 use super::unadmitted::UnadmittedState;
 
 pub use evictions::BlockedEviction;
-pub(crate) use evictions::{Eviction, budgets_of};
+pub(crate) use evictions::{Eviction, counted_budgets, exhausted};
 
 /// Pods that the steps of all rollouts look at, at most: each step of a StatefulSet or DaemonSet looks at all of its pods.
 const MAX_LOOKS: usize = 1_000_000_000;
@@ -36,8 +36,6 @@ pub(crate) struct Left {
     pub blocked: Vec<BlockedEviction>,
     /// The same, as they were requested.
     pub open: Vec<Eviction>,
-    /// The budgets of the evicted pods that allow no disruption now.
-    pub exhausted: Vec<NamespacedName>,
 }
 
 /// What leaves the cluster.
@@ -142,7 +140,7 @@ impl Simulation {
             }
             is_first = false;
         }
-        (left.blocked, left.exhausted) = evictions.blocked(steps.simulation);
+        left.blocked = evictions.blocked(steps.simulation);
         left.open = evictions.open;
         for rollout in &mut rollouts {
             steps.name_replaced(rollout);

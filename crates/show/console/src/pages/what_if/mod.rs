@@ -329,7 +329,7 @@ fn losses(changed: &mut Changed, key: &str) -> Result<Markup, PageError> {
     let n_survived = losses.domains.iter().filter(|loss| loss.survives).count();
     let tone = if n_survived == losses.domains.len() { Tone::Good } else { Tone::Bad };
     let line = html! { (n_survived) " of " (counted(losses.domains.len(), "domain")) " survived" };
-    let hint = html! { p.detail { "Each domain is lost on its own. It survives if every pod has a node afterwards." } };
+    let hint = html! { p.detail { "Each domain is lost on its own. It survives if each pod that is created again has a node afterwards." } };
     let section: Section = pictures::losses_section(&losses);
     Ok(html! {
         (verdict(tone, &line, &hint))

@@ -1,0 +1,118 @@
+//! The states of pods, by workload, in the cluster and in a simulation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_api::object::Pod;
+use berth_simulate::{SimulatedPod, Simulation, UnadmittedState, Workloads};
+
+/// Namespace, and kind and name of a workload or `Pod NAME`.
+pub type Key = (String, String);
+
+/// How many pods of each workload are in each state.
+pub type States = BTreeMap<Key, BTreeMap<String, usize>>;
+
+const RUNNING: &str = "running";
+const NOT_CREATED: &str = "not created";
+/// The kubelet of the node is gone, and nothing replaces the pod.
+const ON_LOST_NODE: &str = "on a lost node";
+
+/// The pods of these workloads have their nodes by name.
+fn names_nodes(workload: &str) -> bool {
+    workload.starts_with("DaemonSet ")
+}
+
+fn running(workload: &str, node: &str) -> String {
+    if names_nodes(workload) { format!("{RUNNING} on {node}") } else { RUNNING.to_owned() }
+}
+
+/// Whether a preemption was looked for is not compared: what was found is, by the pods that run.
+fn pending(message: &str) -> String {
+    format!("pending: {}", message.split(" preemption: ").next().unwrap_or_default().trim())
+}
+
+fn of(workload: Option<String>, pod: &Pod) -> Key {
+    (pod.metadata.namespace.clone(), workload.unwrap_or_else(|| format!("Pod {}", pod.metadata.name)))
+}
+
+fn add(states: &mut States, key: Key, state: String, n: usize) {
+    *states.entry(key).or_default().entry(state).or_default() += n;
+}
+
+/// The states that a simulation has.
+pub fn offline(simulation: &Simulation, lost: &BTreeSet<String>) -> States {
+    let mut states = States::new();
+    for pod in simulation.pods() {
+        let key = of(pod.workload.clone(), &pod.pod);
+        let state = state_offline(pod, &key.1, lost);
+        add(&mut states, key, state, 1);
+    }
+    states
+}
+
+fn state_offline(pod: &SimulatedPod, workload: &str, lost: &BTreeSet<String>) -> String {
+    match (pod.node(), &pod.unadmitted) {
+        (Some(node), _) if lost.contains(node) => ON_LOST_NODE.to_owned(),
+        (Some(node), _) => running(workload, node),
+        (None, Some(why)) if why.state == UnadmittedState::NotCreated => NOT_CREATED.to_owned(),
+        (None, Some(why)) if why.state == UnadmittedState::Rejected => "rejected".to_owned(),
+        (None, Some(_)) => "waits on a node".to_owned(),
+        (None, None) => pending(&pod.outcome.message()),
+    }
+}
+
+/// The states in the cluster. `wanted` is how many pods workloads want.
+pub fn in_cluster(
+    pods: &[Pod],
+    workloads: &Workloads,
+    wanted: &BTreeMap<Key, usize>,
+    lost: &BTreeSet<String>,
+) -> States {
+    let mut states = States::new();
+    let mut n_created: BTreeMap<Key, usize> = BTreeMap::new();
+    for pod in pods {
+        let key = of(workloads.owner(pod), pod);
+        let is_bound = !pod.spec.node_name.is_empty();
+        let is_lost = lost.contains(&pod.spec.node_name);
+        // ReplicaSets and Jobs have created another one; the names of pods of StatefulSets are not free.
+        let is_replaced = is_lost
+            && pod.metadata.is_deleting()
+            && pod.metadata.controller().is_some_and(|owner| owner.kind != "StatefulSet");
+        if is_replaced || (pod.is_terminal() && pod.metadata.controller().is_some()) {
+            continue;
+        }
+        *n_created.entry(key.clone()).or_default() += 1;
+        let state = if is_lost {
+            ON_LOST_NODE.to_owned()
+        } else if pod.status.phase == "Failed" {
+            "rejected".to_owned()
+        } else if pod.status.phase == "Running" {
+            running(&key.1, &pod.spec.node_name)
+        } else if is_bound {
+            "waits on a node".to_owned()
+        } else {
+            let mut conditions = pod.status.conditions.iter();
+            let scheduled = conditions.find(|condition| condition.condition_type == "PodScheduled");
+            pending(scheduled.map_or("", |condition| &condition.message))
+        };
+        add(&mut states, key, state, 1);
+    }
+    for (key, wanted) in wanted {
+        let missing = wanted.saturating_sub(n_created.get(key).copied().unwrap_or(0));
+        if missing > 0 {
+            add(&mut states, key.clone(), NOT_CREATED.to_owned(), missing);
+        }
+    }
+    states
+}
+
+/// The differences in words.
+pub fn differences(offline: &States, cluster: &States) -> Vec<String> {
+    let keys: BTreeSet<&Key> = offline.keys().chain(cluster.keys()).collect();
+    let different = keys.into_iter().filter(|key| offline.get(key) != cluster.get(key));
+    let none = BTreeMap::new();
+    let told = different.map(|key| {
+        let [offline, cluster] = [offline, cluster].map(|states| states.get(key).unwrap_or(&none));
+        format!("{}/{}: offline {offline:?}, cluster {cluster:?}", key.0, key.1)
+    });
+    told.collect()
+}

@@ -1,0 +1,398 @@
+//! The user of a scene: creates its objects, lets the cluster settle, and makes the changes there and in a simulation.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use berth_api::object::{NamespacedName, Node, Pod};
+use berth_api::resource::{self, Resource};
+use berth_client::call::{self, CallError};
+use berth_client::{WatchOptions, list};
+use berth_input::inventory::Inventory;
+use berth_simulate::what_if::{Change, WhatIf};
+use berth_simulate::{SimulationOptions, Workloads};
+use http::Method;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::scene::{Scene, Step};
+use super::states::{Key, differences, in_cluster, offline};
+use crate::platform;
+use crate::workload::Switches;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two looks at the pods, and two attempts to evict.
+const LOOK: Duration = Duration::from_secs(5);
+/// The cluster has settled when its pods have not changed for so long: longer than seconds of tolerations in scenes, and than pods of removed
+/// nodes are kept.
+const QUIET: Duration = Duration::from_secs(100);
+/// The same after nodes have lost contact: they are found out after 40 s, one after the other, and pods tolerate that for 300 s.
+const QUIET_AFTER_LOSS: Duration = Duration::from_secs(500);
+/// A cluster that has not settled after this time does not.
+const LONGEST: Duration = Duration::from_secs(5_000);
+
+/// What a simulation reads of scenes.
+const DUMPED: [Resource; 20] = [
+    resource::NODES,
+    resource::NAMESPACES,
+    resource::POD_DISRUPTION_BUDGETS,
+    resource::HORIZONTAL_POD_AUTOSCALERS,
+    resource::LIMIT_RANGES,
+    resource::RESOURCE_QUOTAS,
+    resource::SERVICES,
+    resource::DEPLOYMENTS,
+    resource::REPLICA_SETS,
+    resource::STATEFUL_SETS,
+    resource::DAEMON_SETS,
+    resource::JOBS,
+    resource::STORAGE_CLASSES,
+    resource::PERSISTENT_VOLUMES,
+    resource::PERSISTENT_VOLUME_CLAIMS,
+    resource::CSI_NODES,
+    resource::CSI_DRIVERS,
+    resource::CSI_STORAGE_CAPACITIES,
+    resource::PRIORITY_CLASSES,
+    resource::PODS,
+];
+
+/// The kinds whose number of pods follows from the object, and where it is.
+const WITH_NUMBER: [(Resource, &str); 5] = [
+    (resource::DEPLOYMENTS, "/spec/replicas"),
+    (resource::REPLICA_SETS, "/spec/replicas"),
+    (resource::STATEFUL_SETS, "/spec/replicas"),
+    (resource::DAEMON_SETS, "/status/desiredNumberScheduled"),
+    (resource::JOBS, "/spec/parallelism"),
+];
+
+pub struct User {
+    client: kube::Client,
+    switches: Switches,
+    /// Evictions that are to be made, with the nodes of the pods; tried again until they succeed or the drain is given up.
+    evictions: BTreeSet<(NamespacedName, String)>,
+    /// Nodes without contact.
+    lost: BTreeSet<String>,
+}
+
+impl User {
+    pub fn new(client: kube::Client, switches: Switches) -> User {
+        User { client, switches, evictions: BTreeSet::new(), lost: BTreeSet::new() }
+    }
+
+    /// Plays the scene on both sides. Returns what differs.
+    pub async fn compare(mut self, scene: &Scene) -> Vec<String> {
+        match self.play(scene).await {
+            Ok(findings) => findings,
+            Err(error) => vec![error],
+        }
+    }
+
+    async fn play(&mut self, scene: &Scene) -> Result<Vec<String>, String> {
+        while berth_controllers::install_storage_class(self.client.clone()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        for object in &scene.objects {
+            self.create(object).await?;
+        }
+        self.settle(QUIET).await?;
+        let dump = self.dump().await?;
+        if let Some(path) = std::env::var_os("FAULTSIM_HISTORY") {
+            std::fs::write(&path, dump.to_string()).map_err(|error| error.to_string())?;
+        }
+        let inventory = Inventory::from_text(&dump.to_string()).map_err(|error| error.to_string())?;
+        let workloads = Workloads::new(&inventory);
+        let mut what_if = WhatIf::new(inventory, SimulationOptions::default(), Timestamp::now())
+            .map_err(|error| format!("offline: {error}"))?;
+        let mut played = Vec::new();
+        for step in &scene.steps {
+            let pods = self.pods().await?;
+            let Some(change) = self.change(step, &pods, &workloads, &what_if)? else { continue };
+            let nodes_before = names(&what_if);
+            // The names of pods differ between both sides.
+            let offline_change = match (&change, step) {
+                (Change::Evict(pod), Step::EvictOneOf(..)) => {
+                    match self.alike(pod, &pods, &workloads, &what_if)? {
+                        Some(pod) => Change::Evict(pod),
+                        None => continue,
+                    }
+                }
+                (change, _) => change.clone(),
+            };
+            // Nodes may be gone.
+            if what_if.apply(&offline_change).is_err() {
+                continue;
+            }
+            what_if.then().map_err(|error| format!("offline: {error}"))?;
+            played.push(offline_change.to_string());
+            tracing::info!(change = %change, "a user changes the cluster");
+            let added = what_if.inventory().nodes.iter().map(|entry| &entry.object);
+            let added: Vec<Node> =
+                added.filter(|node| !nodes_before.contains(&node.metadata.name)).cloned().collect();
+            let quiet = self.make(&change, &added).await?;
+            let pods =
+                self.settle(quiet).await.map_err(|error| format!("after {}: {error}", played.join(", ")))?;
+            let simulation = what_if.simulation().map_err(|error| format!("offline: {error}"))?;
+            let cluster = in_cluster(&pods, &workloads, &self.wanted().await?, &self.lost);
+            let different = differences(&offline(&simulation, &self.lost), &cluster);
+            if !different.is_empty() {
+                return Ok(different
+                    .into_iter()
+                    .map(|d| format!("after {}: {d}", played.join(", ")))
+                    .collect());
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The change of a step; none if there is nothing to change.
+    fn change(
+        &self,
+        step: &Step,
+        pods: &[Pod],
+        workloads: &Workloads,
+        _: &WhatIf,
+    ) -> Result<Option<Change>, String> {
+        Ok(match step {
+            Step::Change(change) => Some(change.clone()),
+            Step::EvictOneOf(namespace, workload) => {
+                let is_of = |pod: &&Pod| {
+                    pod.metadata.namespace == *namespace
+                        && workloads.owner(pod).as_deref() == Some(workload)
+                        && pod.status.phase == "Running"
+                        && !self.lost.contains(&pod.spec.node_name)
+                };
+                pods.iter().find(is_of).map(|pod| Change::Evict(pod.metadata.namespaced_name()))
+            }
+        })
+    }
+
+    /// A pod of the simulation of the same workload, on the same node if there is one.
+    fn alike(
+        &self,
+        pod: &NamespacedName,
+        pods: &[Pod],
+        workloads: &Workloads,
+        what_if: &WhatIf,
+    ) -> Result<Option<NamespacedName>, String> {
+        let Some(pod) = pods.iter().find(|other| other.metadata.namespaced_name() == *pod) else {
+            return Ok(None);
+        };
+        let simulation = what_if.simulation().map_err(|error| format!("offline: {error}"))?;
+        let owner = workloads.owner(pod);
+        let of_workload = simulation.pods().iter().filter(|other| {
+            other.pod.metadata.namespace == pod.metadata.namespace
+                && other.workload == owner
+                && other.node().is_some_and(|node| !self.lost.contains(node))
+        });
+        let best = of_workload.max_by_key(|other| other.node() == Some(&pod.spec.node_name));
+        Ok(best.map(|other| other.pod.metadata.namespaced_name()))
+    }
+
+    /// Makes a change in the cluster. Returns how long its pods do not change once it has settled.
+    async fn make(&mut self, change: &Change, added: &[Node]) -> Result<Duration, String> {
+        match change {
+            Change::Cordon(node) => self.cordon(node, true).await?,
+            Change::Uncordon(node) => {
+                self.evictions.retain(|(_, of)| of != node);
+                self.cordon(node, false).await?;
+            }
+            Change::Drain(node) => {
+                self.cordon(node, true).await?;
+                let pods = self.pods().await?;
+                let on_node = pods.iter().filter(|pod| pod.spec.node_name == *node && !pod.belongs_to_node());
+                self.evictions.extend(on_node.map(|pod| (pod.metadata.namespaced_name(), node.clone())));
+            }
+            Change::RemoveNode(node) => self.remove(node).await?,
+            Change::RemoveDomain { key, value } => {
+                for node in self.nodes_with(key, value).await? {
+                    self.remove(&node).await?;
+                }
+            }
+            Change::LoseContact { key, value, .. } => {
+                for node in self.nodes_with(key, value).await? {
+                    let controls = self.switches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    for control in controls {
+                        control.stop_node(&node).await.map_err(|error| error.to_string())?;
+                    }
+                    self.lost.insert(node);
+                }
+                return Ok(QUIET_AFTER_LOSS);
+            }
+            Change::AddNodes { .. } => {
+                for node in added {
+                    let mut node = serde_json::to_value(node).map_err(|error| error.to_string())?;
+                    (node["apiVersion"], node["kind"]) = (json!("v1"), json!("Node"));
+                    for of_server in ["resourceVersion", "uid", "creationTimestamp"] {
+                        node["metadata"].as_object_mut().and_then(|metadata| metadata.remove(of_server));
+                    }
+                    self.create(&node).await?;
+                }
+            }
+            Change::Scale { kind, name, n_replicas } => {
+                let resource = Resource::of_kind("apps/v1", kind.name());
+                let path = resource.map(|r| r.object_path(name.namespace(), name.name())).unwrap_or_default();
+                self.patch(&path, json!({"spec": {"replicas": n_replicas}})).await?;
+            }
+            Change::SetTaint { node, taint } => {
+                let path = resource::NODES.object_path("", node);
+                let object = self.send(Method::GET, &path, &Value::Null).await?;
+                let mut taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
+                let taint = json!({"key": taint.key, "value": taint.value, "effect": taint.effect});
+                taints.retain(|t| (&t["key"], &t["effect"]) != (&taint["key"], &taint["effect"]));
+                taints.push(taint);
+                self.patch(&path, json!({"spec": {"taints": taints}})).await?;
+            }
+            Change::RemoveTaint { node, key, .. } => {
+                let path = resource::NODES.object_path("", node);
+                let object = self.send(Method::GET, &path, &Value::Null).await?;
+                let mut taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
+                taints.retain(|taint| taint["key"] != key.as_str());
+                self.patch(&path, json!({"spec": {"taints": taints}})).await?;
+            }
+            Change::Evict(pod) => {
+                let pods = self.pods().await?;
+                let node = pods.iter().find(|other| other.metadata.namespaced_name() == *pod);
+                let node = node.map(|pod| pod.spec.node_name.clone()).unwrap_or_default();
+                self.evictions.insert((pod.clone(), node));
+            }
+            _ => return Err(format!("scenes do not have this change: {change}")),
+        }
+        Ok(QUIET)
+    }
+
+    async fn cordon(&self, node: &str, unschedulable: bool) -> Result<(), String> {
+        self.patch(&resource::NODES.object_path("", node), json!({"spec": {"unschedulable": unschedulable}}))
+            .await
+    }
+
+    async fn remove(&mut self, node: &str) -> Result<(), String> {
+        self.evictions.retain(|(_, of)| of != node);
+        self.lost.remove(node);
+        self.send(Method::DELETE, &resource::NODES.object_path("", node), &Value::Null).await.map(drop)
+    }
+
+    async fn nodes_with(&self, key: &str, value: &str) -> Result<Vec<String>, String> {
+        let nodes = self.items(&resource::NODES).await?;
+        let has = nodes.iter().filter(|node| node["metadata"]["labels"][key] == value);
+        Ok(has.filter_map(|node| Some(node["metadata"]["name"].as_str()?.to_owned())).collect())
+    }
+
+    /// Waits until the pods have not changed for a time, and tries to evict. Returns the pods.
+    async fn settle(&mut self, quiet: Duration) -> Result<Vec<Pod>, String> {
+        let begin = platform::now();
+        let (mut since, mut last) = (begin, Vec::new());
+        loop {
+            self.evict().await?;
+            tokio::time::sleep(LOOK).await;
+            let pods = self.pods().await?;
+            let state = |pod: &Pod| {
+                let Pod { metadata, spec, status } = pod;
+                (
+                    metadata.uid.clone(),
+                    spec.node_name.clone(),
+                    status.phase.clone(),
+                    metadata.is_deleting(),
+                    pod.is_unready(),
+                )
+            };
+            let mut states: Vec<_> = pods.iter().map(state).collect();
+            states.sort();
+            if states != last {
+                (since, last) = (platform::now(), states);
+            } else if platform::now() - since >= quiet {
+                return Ok(pods);
+            } else if platform::now() - begin > LONGEST {
+                return Err("the cluster does not settle".to_owned());
+            }
+        }
+    }
+
+    async fn evict(&mut self) -> Result<(), String> {
+        for (pod, node) in self.evictions.clone() {
+            let (namespace, name) = (pod.namespace(), pod.name());
+            let path = format!("{}/eviction", resource::PODS.object_path(namespace, name));
+            let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": namespace, "name": name}});
+            match self.try_send(Method::POST, &path, &eviction).await {
+                // Refused by a budget, or by several of them.
+                Err(error) if matches!(error.code(), Some(429 | 500)) => {}
+                Err(error) if !error.is_not_found() => return Err(error.to_string()),
+                _ => _ = self.evictions.remove(&(pod, node)),
+            }
+        }
+        Ok(())
+    }
+
+    /// How many pods the workloads want.
+    async fn wanted(&self) -> Result<BTreeMap<Key, usize>, String> {
+        let mut wanted = BTreeMap::new();
+        for (resource, number) in WITH_NUMBER {
+            for object in self.items(&resource).await? {
+                let metadata = &object["metadata"];
+                let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+                if resource == resource::REPLICA_SETS && metadata["ownerReferences"].is_array() {
+                    continue;
+                }
+                let n = object.pointer(number).and_then(Value::as_u64).unwrap_or(0);
+                let key = (text("namespace"), format!("{} {}", resource.kind, text("name")));
+                wanted.insert(key, usize::try_from(n).unwrap_or(usize::MAX));
+            }
+        }
+        Ok(wanted)
+    }
+
+    async fn dump(&self) -> Result<Value, String> {
+        let mut objects = Vec::new();
+        for resource in DUMPED {
+            for mut object in self.items(&resource).await? {
+                (object["apiVersion"], object["kind"]) =
+                    (json!(resource.api_version()), json!(resource.kind));
+                objects.push(object);
+            }
+        }
+        Ok(json!({"apiVersion": "v1", "kind": "List", "items": objects}))
+    }
+
+    async fn items(&self, resource: &Resource) -> Result<Vec<Value>, String> {
+        let list = self.send(Method::GET, &resource.path(""), &Value::Null).await?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+
+    async fn pods(&self) -> Result<Vec<Pod>, String> {
+        let options = WatchOptions::new(resource::PODS.path(""));
+        list(&self.client, &options).await.map_err(|error| error.to_string())
+    }
+
+    async fn create(&self, object: &Value) -> Result<(), String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let resource = Resource::of_kind(&text(&object["apiVersion"]), &text(&object["kind"]));
+        let path = resource.map(|resource| resource.path(&text(&object["metadata"]["namespace"])));
+        loop {
+            match self.try_send(Method::POST, path.as_deref().unwrap_or_default(), object).await {
+                // The server starts, or a namespace has no service account so far.
+                Err(error) if !matches!(error.code(), Some(400..=499)) => {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                Err(error) => return Err(format!("{}: {error}", object["metadata"]["name"])),
+                Ok(_) => return Ok(()),
+            }
+        }
+    }
+
+    async fn patch(&self, path: &str, patch: Value) -> Result<(), String> {
+        self.send(Method::PATCH, path, &patch).await.map(drop)
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Value, String> {
+        self.try_send(method.clone(), path, body).await.map_err(|error| format!("{method} {path}: {error}"))
+    }
+
+    async fn try_send(&self, method: Method, path: &str, body: &Value) -> Result<Value, CallError> {
+        let media_type =
+            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        call::json(&self.client, call::with_body(method, path, media_type, body), TIMEOUT).await
+    }
+}
+
+fn names(what_if: &WhatIf) -> BTreeSet<String> {
+    what_if.inventory().nodes.iter().map(|entry| entry.object.metadata.name.clone()).collect()
+}
