@@ -80,6 +80,20 @@ impl Simulation {
         }
     }
 
+    /// A DaemonSet creates a pod for a new node. Other pods come later: they do not tolerate that the node is not ready.
+    pub(crate) fn create_daemon(&mut self, pod: Pod) {
+        let workload = self.workloads.owner(&pod);
+        let pod = self.simulated(pod, None, workload);
+        let position = self.pods.len();
+        self.pods.push(pod);
+        if self.create_at(position) {
+            let prepared = self.cluster.prepare(&self.pods[position].pod);
+            let unplaced = self.place_pending(vec![(position, prepared)], |_, _| ());
+            self.queue.extend(unplaced.into_iter().map(|(position, _)| position));
+            self.sort_queue();
+        }
+    }
+
     fn refusal(&mut self, position: usize, key: Option<&Key>) -> Result<(), Unadmitted> {
         let name = &self.pods[position].pod.metadata.name;
         if let Some((key, ordinal)) = key.zip(ordinal(name))

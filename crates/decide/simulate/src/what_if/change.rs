@@ -11,6 +11,7 @@ use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::format::counted;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_control::taints::{Stay, stay, taint_cordoned, taint_unreachable};
+use berth_input::expand::target_node;
 use berth_input::inventory::{Entry, Inventory};
 use berth_rules::TaintEffect;
 use jiff::Timestamp;
@@ -19,7 +20,9 @@ use super::departures::Departures;
 use super::error::ChangeError;
 use super::scale;
 use crate::simulation::workloads::Workloads;
-use crate::simulation::{Simulation, new_node_name, node_like, slices_like, slices_of};
+use crate::simulation::{
+    SimulatedPod, Simulation, new_node_name, node_like, recreate, slices_like, slices_of,
+};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -452,16 +455,27 @@ pub(super) fn add_node_like(inventory: &mut Inventory, simulation: &mut Simulati
         simulation.set_device(&object);
         inventory.device_objects.push(new_entry(object, &source));
     }
-    let daemons =
-        simulation.pods().iter().filter(|pod| pod.node() == Some(like) && pod.pod.belongs_to_node());
-    let daemons: Vec<Pod> = daemons.map(|pod| pod.pod.clone()).collect();
-    for mut pod in daemons {
+    // Those of DaemonSets, also where they are pending, or not created, on the other node.
+    let is_daemon = |pod: &Pod| pod.metadata.controller().is_some_and(|owner| owner.kind == "DaemonSet");
+    let is_of_node = |pod: &&SimulatedPod| match pod.node() {
+        None => is_daemon(&pod.pod) && target_node(&pod.pod) == Some(like),
+        on => on == Some(like) && pod.pod.belongs_to_node(),
+    };
+    let of_node: Vec<Pod> = simulation.pods().iter().filter(is_of_node).map(|pod| pod.pod.clone()).collect();
+    let old = simulation.node(like).cloned();
+    for mut pod in of_node {
         pod.metadata.name = format!("{}-{name}", pod.metadata.name);
         pod.metadata.uid.clear();
-        pod.spec.node_name.clone_from(&name);
+        recreate(&mut pod, old.as_ref());
         pin(&mut pod, &name);
         // Those of the other node may run there since before its taints.
-        if simulation.is_eligible(&pod, &name) {
+        if is_daemon(&pod) && !simulation.is_eligible(&pod, &name) {
+            continue;
+        }
+        if target_node(&pod).is_some() {
+            simulation.create_daemon(pod);
+        } else {
+            pod.spec.node_name.clone_from(&name);
             simulation.set_pod(pod);
         }
     }

@@ -269,3 +269,23 @@ fn capacity_ends_at_the_quota() {
     assert_eq!(six.nodes_needed, None);
     assert_eq!(six.prevented_by[0].limited_by, ["ResourceQuota q"]);
 }
+
+#[test]
+fn repairs_promised_pods_that_a_quota_or_a_limit_range_refuses() {
+    let found = |more: &str| -> Vec<String> {
+        let large = ONE_CORE.replace("cpu: 1", "cpu: 6");
+        let mut simulation = placed(&(nodes(3) + more + &workload("Deployment", "", &large)));
+        let pending = simulation.pods().iter().find(|pod| pod.is_unplaced()).expect("none fits");
+        let name = pending.pod.metadata.name.clone();
+        let explained = simulation.explain("default", &name, None).expect("the pod exists");
+        explained.repairs.iter().map(|repair| format!("{repair} -> {}", repair.result())).collect()
+    };
+    let less = "request 4 cpu instead of 6 in container c -> n1; ";
+    let has = |found: &[String], repair: &str| found.iter().any(|text| text.starts_with(repair));
+    let all = found("");
+    assert!(has(&all, &format!("{less}all 3 pods fit")), "{all:?}");
+    let two = found(&quota("spec: {hard: {pods: 2}}"));
+    assert!(has(&two, &format!("{less}2 of 3 pods fit then")), "{two:?}");
+    let bounded = found(&limits("{type: Container, min: {cpu: 5}}"));
+    assert!(!has(&bounded, "request "), "{bounded:?}");
+}

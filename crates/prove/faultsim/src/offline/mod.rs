@@ -2,6 +2,7 @@
 //! cluster, without faults. After each change the pods of each workload are compared: how many run, on which nodes if that is no choice of the
 //! scheduler's, how many are pending and why, how many are not created.
 
+mod budgets;
 mod scene;
 mod states;
 mod user;

@@ -34,13 +34,21 @@ pub struct Scene {
     pub objects: Vec<Value>,
     pub workloads: Vec<SceneWorkload>,
     pub steps: Vec<Step>,
+    /// One of so many pods is not ready; none without a number.
+    unready: Option<usize>,
 }
 
 impl Scene {
+    /// Whether the pod at a position of the list of all pods is not ready from the first time on that the cluster has settled.
+    pub fn fails_probes(&self, position: usize) -> bool {
+        self.unready.is_some_and(|one_of| position % one_of == one_of - 1)
+    }
+
     /// The scene of a seed.
     pub fn new(rng: &mut Rng) -> Scene {
         let (n_nodes, n_zones) = (rng.usize(3..=6), rng.usize(2..=3));
-        let mut scene = Scene { objects: Vec::new(), workloads: Vec::new(), steps: Vec::new() };
+        let unready = rng.bool().then(|| rng.usize(2..6));
+        let mut scene = Scene { objects: Vec::new(), workloads: Vec::new(), steps: Vec::new(), unready };
         let n_workloads = rng.usize(1..=4);
         for i in 0..n_nodes {
             let node = node(rng, i, n_zones, n_workloads);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use berth_api::object::{NamespacedName, Node, Pod};
 use berth_api::resource::{self, Resource};
+use berth_api::syntax::labels::ZONE;
 use berth_client::call::{self, CallError};
 use berth_client::{WatchOptions, list};
 use berth_input::inventory::Inventory;
@@ -15,6 +16,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::budgets;
 use super::scene::{Scene, Step};
 use super::states::{Key, differences, in_cluster, offline};
 use crate::platform;
@@ -94,9 +96,15 @@ impl User {
             self.create(object).await?;
         }
         self.settle(QUIET).await?;
+        self.fail_probes(scene).await?;
+        self.settle(QUIET).await?;
         let dump = self.dump().await?;
         if let Some(path) = std::env::var_os("FAULTSIM_HISTORY") {
             std::fs::write(&path, dump.to_string()).map_err(|error| error.to_string())?;
+        }
+        let disagreements = budgets::disagreements(self, &dump).await?;
+        if !disagreements.is_empty() {
+            return Ok(disagreements);
         }
         let inventory = Inventory::from_text(&dump.to_string()).map_err(|error| error.to_string())?;
         let workloads = Workloads::new(&inventory);
@@ -117,6 +125,12 @@ impl User {
                 }
                 (change, _) => change.clone(),
             };
+            // Where no other node is left, nothing is evicted, which is not simulated.
+            if let Change::LoseContact { value, .. } = &change
+                && self.is_last_zone(value).await?
+            {
+                continue;
+            }
             // Nodes may be gone.
             if what_if.apply(&offline_change).is_err() {
                 continue;
@@ -141,6 +155,36 @@ impl User {
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Pods are not ready from now on.
+    async fn fail_probes(&self, scene: &Scene) -> Result<(), String> {
+        for (i, pod) in self.items(&resource::PODS).await?.iter().enumerate() {
+            if pod["status"]["phase"] == "Running" && scene.fails_probes(i) {
+                let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
+                let path = resource::PODS.object_path(&text("namespace"), &text("name"));
+                self.patch(&format!("{path}/status"), json!({"status": budgets::unready(&pod["status"])}))
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the API server would evict a pod now.
+    pub async fn would_evict(&self, pod: &NamespacedName) -> Result<bool, String> {
+        match self.try_evict(pod, "?dryRun=All").await {
+            Err(error) if matches!(error.code(), Some(429 | 500)) => Ok(false),
+            Err(error) => Err(error.to_string()),
+            Ok(_) => Ok(true),
+        }
+    }
+
+    async fn try_evict(&self, pod: &NamespacedName, query: &str) -> Result<Value, CallError> {
+        let (namespace, name) = (pod.namespace(), pod.name());
+        let path = format!("{}/eviction{query}", resource::PODS.object_path(namespace, name));
+        let metadata = json!({"namespace": namespace, "name": name});
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata});
+        self.try_send(Method::POST, &path, &eviction).await
     }
 
     /// The change of a step; none if there is nothing to change.
@@ -276,6 +320,16 @@ impl User {
         Ok(has.filter_map(|node| Some(node["metadata"]["name"].as_str()?.to_owned())).collect())
     }
 
+    async fn is_last_zone(&self, zone: &str) -> Result<bool, String> {
+        let nodes = self.items(&resource::NODES).await?;
+        let is_left = |node: &Value| {
+            let metadata = &node["metadata"];
+            metadata["labels"][ZONE] != zone
+                && !metadata["name"].as_str().is_some_and(|name| self.lost.contains(name))
+        };
+        Ok(!nodes.iter().any(is_left))
+    }
+
     /// Waits until the pods have not changed for a time, and tries to evict. Returns the pods.
     async fn settle(&mut self, quiet: Duration) -> Result<Vec<Pod>, String> {
         let begin = platform::now();
@@ -308,10 +362,7 @@ impl User {
 
     async fn evict(&mut self) -> Result<(), String> {
         for (pod, node) in self.evictions.clone() {
-            let (namespace, name) = (pod.namespace(), pod.name());
-            let path = format!("{}/eviction", resource::PODS.object_path(namespace, name));
-            let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": namespace, "name": name}});
-            match self.try_send(Method::POST, &path, &eviction).await {
+            match self.try_evict(&pod, "").await {
                 // Refused by a budget, or by several of them.
                 Err(error) if matches!(error.code(), Some(429 | 500)) => {}
                 Err(error) if !error.is_not_found() => return Err(error.to_string()),

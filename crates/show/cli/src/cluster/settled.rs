@@ -80,7 +80,7 @@ pub fn unsettled_workload(workloads: &[Workload], observed: &Observed) -> Option
 impl Workload {
     /// Why it has not settled; `is_stuck` means that one of its pods is unschedulable, or that nodes reject its pods.
     fn unsettled_reason(&self, is_stuck: bool) -> Option<String> {
-        let Workload { kind, metadata, spec, status } = self;
+        let Workload { kind, metadata, spec, status, .. } = self;
         if metadata.is_deleting() {
             return Some("is being deleted".to_owned());
         }
@@ -161,6 +161,11 @@ mod tests {
         check(vec![running, pod("p", json!({}), json!({}))], Some("Pod a/p has not been scheduled"));
         check(vec![pod("p", bound, json!({"phase": "Pending"}))], Some("Pod a/p is starting"));
         check(vec![pod("p", json!({"nodeName": "gone"}), json!({}))], None);
+        let waiting = observed(vec![pod("p", json!({"nodeName": "n"}), json!({"phase": "Pending"}))]);
+        let (state, node, message) = (UnadmittedState::Unbound, "n".to_owned(), String::new());
+        let why = Unadmitted { state, node, reason: None, message };
+        waiting.set_unmounted([("a/p".to_owned(), why)].into());
+        assert_eq!(unsettled_pods(&waiting, 1), None, "a claim that nobody binds kept it from settling");
         let mut nominated = pending("p");
         nominated.status.nominated_node_name = "n".to_owned();
         check(vec![nominated], Some("Pod a/p waits for preempted pods to terminate"));

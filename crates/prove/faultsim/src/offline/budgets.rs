@@ -1,0 +1,79 @@
+//! The eviction API of the cluster, which `kubectl drain` uses, `what-if` and `rebalance` decide alike about disruption budgets.
+
+use std::collections::BTreeSet;
+
+use berth_api::object::Pod;
+use berth_input::inventory::Inventory;
+use berth_rebalance::{Goal, Request};
+use berth_simulate::what_if::{Change, WhatIf};
+use berth_simulate::{Simulation, SimulationOptions};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::user::User;
+
+/// A pod that fits nowhere: for its sake a plan looks at all pods.
+const LARGE: &str = "
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: large, namespace: default}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1000}}}]}
+";
+
+/// The pods about which they differ.
+pub async fn disagreements(user: &User, dump: &Value) -> Result<Vec<String>, String> {
+    let inventory = Inventory::from_text(&dump.to_string()).map_err(|error| error.to_string())?;
+    let mut counted = inventory.clone();
+    counted.pod_disruption_budgets.iter_mut().for_each(|entry| entry.object.status = Default::default());
+    let held = held_by_rebalance(&inventory)?;
+    let held_as_counted = held_by_rebalance(&counted)?;
+    let mut findings = Vec::new();
+    for pod in inventory.pods.iter().map(|entry| &entry.object) {
+        if pod.spec.node_name.is_empty() || pod.is_terminal() || pod.metadata.is_deleting() {
+            continue;
+        }
+        let in_cluster = user.would_evict(&pod.metadata.namespaced_name()).await?;
+        let mut answers = vec![
+            ("what-if, by the status of the budget", would_evict(&inventory, pod)?),
+            ("what-if, by a count of pods", would_evict(&counted, pod)?),
+        ];
+        // Others stay for other reasons.
+        if !pod.belongs_to_node() && pod.metadata.controller().is_some() {
+            answers.push(("rebalance, by the status of the budget", !held.contains(&pod.key())));
+            answers.push(("rebalance, by a count of pods", !held_as_counted.contains(&pod.key())));
+        }
+        for (what, answer) in answers.into_iter().filter(|(_, answer)| *answer != in_cluster) {
+            findings.push(format!("may {} be evicted? cluster: {in_cluster}, {what}: {answer}", pod.key()));
+        }
+    }
+    Ok(findings)
+}
+
+fn would_evict(inventory: &Inventory, pod: &Pod) -> Result<bool, String> {
+    let mut what_if = WhatIf::new(inventory.clone(), SimulationOptions::default(), Timestamp::now())
+        .map_err(|error| error.to_string())?;
+    what_if.apply(&Change::Evict(pod.metadata.namespaced_name())).map_err(|error| error.to_string())?;
+    Ok(what_if.run(|_, _| ()).map_err(|error| error.to_string())?.outcome.blocked.is_empty())
+}
+
+/// The pods that disruption budgets keep where they are.
+fn held_by_rebalance(inventory: &Inventory) -> Result<BTreeSet<String>, String> {
+    let mut inventory = inventory.clone();
+    inventory.read(LARGE.as_bytes(), "large").map_err(|error| error.to_string())?;
+    let simulation =
+        Simulation::as_is(inventory, SimulationOptions::default()).map_err(|error| error.to_string())?;
+    let plan = simulation.rebalance(&Request::new(vec![Goal::Defragment], Timestamp::now()), None);
+    let held = plan.immovable.into_iter().filter(|pod| pod.reason.contains("PodDisruptionBudget"));
+    Ok(held.map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect())
+}
+
+/// The status of a pod whose readiness changes.
+pub fn unready(status: &Value) -> Value {
+    let mut status = status.clone();
+    let conditions = status["conditions"].as_array_mut().into_iter().flatten();
+    for condition in conditions.filter(|condition| condition["type"] == "Ready") {
+        condition["status"] = json!("False");
+    }
+    status
+}
