@@ -270,6 +270,21 @@ impl Causes {
         }
     }
 
+    /// Of these fields, exactly one has a value.
+    pub fn one_member(&mut self, path: &str, value: &Value, members: &[&str]) {
+        let is_set = |member: &&str| !value[member].is_null() && value[member] != Value::Array(Vec::new());
+        let set: Vec<&str> = members.iter().copied().filter(|member| is_set(member)).collect();
+        let all = members.iter().map(|member| format!("`{member}`")).collect::<Vec<_>>().join(", ");
+        match set.len() {
+            0 => self.invalid(path, &"".into(), &format!("must specify one of: {all}")),
+            1 => {}
+            _ => {
+                let set = format!("{{{}}}", set.join(", "));
+                self.invalid(path, &set.into(), &format!("must specify exactly one of: {all}"));
+            }
+        }
+    }
+
     /// A text may be set where there was none, and not changed after that.
     pub fn set_once(&mut self, field: &str, new: &Value, old: &Value) {
         if is_empty(old) || new == old {

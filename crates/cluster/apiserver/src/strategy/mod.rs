@@ -3,6 +3,7 @@
 //! [`Strategy`] is implemented by each kind (in `kinds`), [`Lookup`] is all that rules see of other objects and of
 //! permissions.
 
+pub mod conditions;
 #[cfg(test)]
 pub mod fake_cluster;
 pub mod fields;

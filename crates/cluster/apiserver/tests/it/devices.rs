@@ -149,7 +149,8 @@ async fn a_status_is_allocated_before_it_is_reserved_and_does_not_change_its_all
         (json!({"reservedFor": consumers(1)}), "status.reservedFor: Forbidden: may not be specified when"),
         (
             json!({"devices": [device]}),
-            "status.devices[0]: Invalid value: \"example.com/n1/gpu-0\": must be an allocated",
+            "status.devices[0]: Invalid value: {\"Driver\":\"example.com\",\"Pool\":\"n1\",\"Device\":\"gpu-0\",\"ShareID\":\"\"}: \
+             must be an allocated",
         ),
         (
             json!({"allocation": unknown}),
@@ -163,7 +164,7 @@ async fn a_status_is_allocated_before_it_is_reserved_and_does_not_change_its_all
         ),
         (
             json!({"reservedFor": [consumer(0), consumer(0)]}),
-            "status.reservedFor[1]: Duplicate value: \"u0\"",
+            "status.reservedFor[1]: Duplicate value: {\"resource\":\"pods\",\"name\":\"p0\",\"uid\":\"u0\"}",
         ),
         (json!({"reservedFor": consumers(256)}), ""),
         (json!({"devices": [device]}), ""),
@@ -281,7 +282,7 @@ async fn slices_and_classes_are_validated() {
         ),
         (
             device(json!({"attributes": {"a": {}}})),
-            "spec.devices[0].attributes[a]: Invalid value: \"\": exactly one value",
+            "spec.devices[0].attributes[a]: Invalid value: \"\": must specify one of: `int`, `bool`",
         ),
         (
             device(json!({"attributes": {"a-b": {"int": 1}}})),

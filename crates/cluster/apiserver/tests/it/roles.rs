@@ -237,8 +237,7 @@ async fn roles_are_served_like_other_resources() {
         (
             "clusterroles",
             cluster_role("x", json!([{"apiGroups": [""], "resources": ["pods"], "verbs": []}])),
-            "ClusterRole.rbac.authorization.k8s.io \"x\" is invalid: rules[0].verbs: Required value: verbs must contain at \
-             least one value",
+            "ClusterRole.rbac.authorization.k8s.io \"x\" is invalid: rules[0].verbs: Required value",
         ),
         (
             "namespaces/default/roles",

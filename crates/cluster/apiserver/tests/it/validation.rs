@@ -53,7 +53,7 @@ async fn selectors_that_are_not_of_pod_terms_accepted_gt_and_lt() {
             (
                 "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
                 json!({"spec": {"minAvailable": 1, "selector": selector}}),
-                "spec.selector",
+                "spec.selector.matchExpressions[0].operator",
             ),
             (
                 "/api/v1/namespaces/default/persistentvolumeclaims",

@@ -180,7 +180,7 @@ pub struct FeatureGates {
 }
 
 /// Gates of kinds and fields that only the API server reads: without them, it does not serve the kind, and drops the field.
-pub const API_GATES: [&str; 11] = [
+pub const API_GATES: [&str; 10] = [
     "DRADerivedAttributes",
     "DRADeviceCompatibilityGroups",
     "DRAListTypeAttributes",
@@ -191,7 +191,6 @@ pub const API_GATES: [&str; 11] = [
     "EvictionRequestAPI",
     "InPlacePodVerticalScalingMemoryBackedVolumes",
     "InPlacePodVerticalScalingSchedulerPreemption",
-    "StatefulSetRecreateStrategy",
 ];
 
 impl Default for FeatureGates {

@@ -110,6 +110,22 @@ impl DeviceSelector {
     }
 }
 
+/// Why an expression cannot be an attribute that is derived from a device, in kube-apiserver's words.
+pub fn derived_attribute_problem(expression: &str) -> Option<String> {
+    let is_scalar =
+        |ty: &Type| matches!(ty, Type::Bool | Type::Dyn | Type::Int | Type::String | &Type::SEMVER);
+    match Program::compile(expression, &[("device", DEVICE.clone())]) {
+        Err(reason) => Some(reason),
+        Ok(program) => match program.result() {
+            Type::List(items) if is_scalar(items) => None,
+            ty if is_scalar(ty) => None,
+            other => Some(format!(
+                "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these scalars, not {other}"
+            )),
+        },
+    }
+}
+
 /// What it takes to show a device to a selector, and each of its attributes and capacities.
 const COST_OF_DEVICE: u64 = 20;
 const COST_OF_VALUE: u64 = 5;

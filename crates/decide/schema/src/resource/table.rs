@@ -261,7 +261,11 @@ resources! {
     RESOURCE_CLAIMS: stored(resource::ResourceClaim) { subresources: &[status::<resource::ResourceClaim>()] }
     RESOURCE_CLAIM_TEMPLATES: stored(resource::ResourceClaimTemplate) {}
     RESOURCE_SLICES: stored(resource::ResourceSlice) {
-        selectable_fields: &[field("spec.nodeName", &["/spec/nodeName"], ""), field("spec.driver", &["/spec/driver"], "")],
+        selectable_fields: &[
+            field("spec.nodeName", &["/spec/nodeName"], ""),
+            field("spec.driver", &["/spec/driver"], ""),
+            field("spec.pool.name", &["/spec/pool/name"], ""),
+        ],
     }
     PRIORITY_CLASSES: stored(scheduling::PriorityClass) {}
     COMPOSITE_POD_GROUPS: stored(scheduling_1_37::CompositePodGroup) {

@@ -102,7 +102,7 @@ impl Strategy for RoleBinding {
 
 fn validate_rule(path: &str, rule: &Value, namespaced: bool, causes: &mut Causes) {
     if is_empty(&rule["verbs"]) {
-        causes.required(&format!("{path}.verbs"), "verbs must contain at least one value");
+        causes.required(&format!("{path}.verbs"), "");
     }
     let urls = &rule["nonResourceURLs"];
     if !is_empty(urls) {

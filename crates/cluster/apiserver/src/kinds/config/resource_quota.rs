@@ -1,8 +1,10 @@
 //! Resource quotas.
 
-use berth_api::syntax::quantity::Quantity;
+use std::collections::BTreeSet;
+
 use berth_schema::resource::RESOURCE_QUOTAS;
 
+use super::resource_name::{is_of_quotas, validate_of_quota};
 use crate::kinds::prelude::*;
 
 const SCOPES: &[&str] = &[
@@ -15,6 +17,59 @@ const SCOPES: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
+/// Resources that are counted.
+const COUNTED: [&str; 9] = [
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+];
+
+/// Each of these causes shows all scopes: no more of them are told.
+const MAX_SHOWN: usize = 64;
+
+/// Validates scopes with the resources that they can be about. The name is that of a selector's field.
+fn validate_scopes(
+    spec: &Value,
+    scopes: &[&str],
+    path: &str,
+    name: Option<(String, &Value)>,
+    shown: &Value,
+    causes: &mut Causes,
+) {
+    let hard: BTreeSet<&String> =
+        spec["hard"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
+    for scope in scopes {
+        if causes.0.len() >= MAX_SHOWN {
+            return;
+        }
+        if !SCOPES.contains(scope) {
+            let (path, shown) = name.as_ref().map_or((path, shown), |(path, name)| (path.as_str(), *name));
+            causes.invalid(path, shown, "unsupported scope");
+        }
+        for _ in hard.iter().filter(|name| is_of_quotas(name) && !covers(scope, name)) {
+            causes.invalid(path, shown, "unsupported scope applied to resource");
+        }
+    }
+}
+
+/// Whether quotas of the resource can have the scope.
+fn covers(scope: &str, resource: &str) -> bool {
+    let resource =
+        resource.strip_prefix("limits.").or_else(|| resource.strip_prefix("requests.")).unwrap_or(resource);
+    match scope {
+        "BestEffort" => resource == "pods",
+        "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "storage"),
+        _ if SCOPES.contains(&scope) => matches!(resource, "pods" | "cpu" | "memory"),
+        _ => true,
+    }
+}
+
 pub struct ResourceQuota;
 
 static TYPED: Typed = Typed::new(&RESOURCE_QUOTAS);
@@ -25,42 +80,60 @@ impl Strategy for ResourceQuota {
         let spec = &value["spec"];
         for (name, amount) in spec["hard"].as_object().into_iter().flatten() {
             let field = format!("spec.hard[{name}]");
-            match amount.as_str().map_or_else(|| Quantity::parse(&amount.to_string()), Quantity::parse) {
-                Ok(quantity) if quantity.is_negative() => {
-                    causes.invalid(&field, amount, "must be greater than or equal to 0");
-                }
-                Ok(_) => {}
-                Err(error) => causes.invalid(&field, amount, &error.to_string()),
+            validate_of_quota(&field, name, causes);
+            let Some(quantity) = quantity(amount) else { continue };
+            if quantity.is_negative() {
+                causes.invalid(&field, amount, "must be greater than or equal to 0");
+            }
+            if (COUNTED.contains(&name.as_str()) || name.starts_with("count/")) && !quantity.is_whole() {
+                causes.invalid(&field, &quantity.to_string().into(), "must be an integer");
             }
         }
-        for (i, scope) in items(spec, "scopes").iter().enumerate() {
-            causes.one_of(&format!("spec.scopes[{i}]"), scope, SCOPES);
-        }
-        for (i, expression) in items(&spec["scopeSelector"], "matchExpressions").iter().enumerate() {
-            let path = format!("spec.scopeSelector.matchExpressions[{i}]");
+        let scopes: Vec<&str> = items(spec, "scopes").iter().filter_map(Value::as_str).collect();
+        validate_scopes(spec, &scopes, "spec.scopes", None, &spec["scopes"], causes);
+        let expressions = items(&spec["scopeSelector"], "matchExpressions");
+        let path = "spec.scopeSelector.matchExpressions";
+        for expression in expressions {
             let (scope, operator) = (text(expression, "/scopeName"), text(expression, "/operator"));
-            causes.one_of(&format!("{path}.scopeName"), &expression["scopeName"], SCOPES);
-            let n_values = items(expression, "values").len();
-            let operators = ["DoesNotExist", "Exists", "In", "NotIn"];
-            match operator {
-                "In" | "NotIn" if n_values == 0 => {
-                    causes.required(
-                        &format!("{path}.values"),
-                        "must be specified when `operator` is 'In' or 'NotIn'",
-                    );
-                }
-                "Exists" | "DoesNotExist" if n_values > 0 => causes.invalid(
-                    &format!("{path}.values"),
-                    &expression["values"],
-                    "must be no value when `operator` is 'Exists' or 'DoesNotExist'",
-                ),
-                _ => causes.one_of(&format!("{path}.operator"), &expression["operator"], &operators),
-            }
-            if !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && operator != "Exists" {
+            let name = (format!("{path}.scopeName"), &expression["scopeName"]);
+            validate_scopes(spec, &[scope], path, Some(name), &spec["scopeSelector"], causes);
+            if SCOPES.contains(&scope)
+                && !matches!(scope, "PriorityClass" | "VolumeAttributesClass")
+                && operator != "Exists"
+            {
                 let why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
                     ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or \
                     ResourceQuotaScopeCrossNamespacePodAffinity";
                 causes.invalid(&format!("{path}.operator"), &expression["operator"], why);
+            }
+            let n_values = items(expression, "values").len();
+            let field = format!("{path}.values");
+            match operator {
+                "In" | "NotIn" if n_values == 0 => {
+                    let why =
+                        "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                    causes.required(&field, why);
+                }
+                "In" | "NotIn" => {}
+                "Exists" | "DoesNotExist" if n_values > 0 => {
+                    let why =
+                        "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+                    causes.invalid(&field, &expression["values"], why);
+                }
+                "Exists" | "DoesNotExist" => {}
+                _ => {
+                    let why = "not a valid selector operator";
+                    causes.invalid(&format!("{path}.operator"), &expression["operator"], why);
+                }
+            }
+        }
+        let selected: Vec<&str> =
+            expressions.iter().map(|expression| text(expression, "/scopeName")).collect();
+        for scopes in [&scopes, &selected] {
+            for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
+                if pair.iter().all(|scope| scopes.contains(scope)) {
+                    causes.invalid("spec.scopes", &spec["scopes"], "conflicting scopes");
+                }
             }
         }
     }

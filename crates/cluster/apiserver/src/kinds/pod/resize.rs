@@ -275,7 +275,7 @@ mod tests {
                 "Forbidden: only cpu and memory resources are mutable",
             ),
             (
-                json!({"requests": {"memory": "1Gi", "x.y/z": "1"}, "limits": limits}),
+                json!({"requests": {"cpu": "1", "x.y/z": "1"}, "limits": limits}),
                 "spec.containers[0].resources.requests",
                 "Forbidden: resource requests cannot be removed",
             ),

@@ -10,7 +10,7 @@ use crate::kinds::prelude::*;
 /// What devices take of the node of the pod, by claim.
 pub const NODE_ALLOCATABLE: &str = "nodeAllocatableResourceClaimStatuses";
 /// Native resources that a node has for pods.
-const OF_NODES: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
+const OF_NODES: [&str; 2] = ["cpu", "memory"];
 
 /// Whether devices can take a resource of their node.
 pub fn is_node_allocatable(resource: &str) -> bool {

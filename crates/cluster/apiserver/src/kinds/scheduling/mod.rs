@@ -15,7 +15,7 @@ kinds! {
     DEVICE_CLASSES: device::CLASS, &[NAME, AGE], has_generation: true;
     RESOURCE_CLAIMS: device::CLAIM, device::CLAIM_COLUMNS;
     RESOURCE_CLAIM_TEMPLATES: device::CLAIM_TEMPLATE, &[NAME, AGE];
-    RESOURCE_SLICES: device::SLICE, device::SLICE_COLUMNS, has_generation: true;
+    RESOURCE_SLICES: device::Slice, device::SLICE_COLUMNS, has_generation: true;
     PRIORITY_CLASSES: priority_class::PriorityClass, priority_class::COLUMNS;
     COMPOSITE_POD_GROUPS: composite_pod_group::COMPOSITE_POD_GROUP, composite_pod_group::COLUMNS, has_generation: true, needs_version: true;
     POD_GROUPS: pod_group::POD_GROUP, pod_group::COLUMNS, needs_version: true;

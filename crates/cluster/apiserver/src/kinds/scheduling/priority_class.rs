@@ -1,6 +1,11 @@
 //! PriorityClasses.
 
+use std::sync::Arc;
+
+use berth_schema::resource::PRIORITY_CLASSES;
+
 use crate::kinds::prelude::*;
+use crate::store::Object;
 
 /// Highest priority of a class that users define; higher ones are the system's.
 const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
@@ -12,6 +17,10 @@ impl Strategy for PriorityClass {
         if let Some(fields) = value.as_object_mut() {
             default_text(fields, "preemptionPolicy", "PreemptLowerPriority");
             default(fields, "value", 0);
+            // Go leaves it out.
+            if fields.get("globalDefault") == Some(&Value::Bool(false)) {
+                fields.shift_remove("globalDefault");
+            }
         }
     }
 
@@ -39,7 +48,7 @@ impl Strategy for PriorityClass {
                 &format!("maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"),
             );
         }
-        let policies = ["Never", "PreemptLowerPriority"];
+        let policies = ["PreemptLowerPriority", "Never"];
         causes.one_of("preemptionPolicy", &value["preemptionPolicy"], &policies);
     }
 
@@ -48,6 +57,22 @@ impl Strategy for PriorityClass {
             causes.forbidden("value", "may not be changed in an update.");
         }
         causes.unchanged("preemptionPolicy", &new["preemptionPolicy"], &old["preemptionPolicy"]);
+    }
+
+    /// At most one class is that of pods without one: the admission plugin Priority.
+    fn authorize(&self, context: &Context<'_>, value: &Value) -> Result<(), Box<Status>> {
+        if value["globalDefault"] != true {
+            return Ok(());
+        }
+        let classes = context.lookup.list(&PRIORITY_CLASSES, None);
+        let is_default = |class: &&Arc<Object>| class.parsed()["globalDefault"] == true;
+        let mut others = classes.iter().filter(|class| class.facts.name() != name(value));
+        let Some(other) = others.find(is_default) else { return Ok(()) };
+        let why = format!(
+            "PriorityClass {} is already marked as default. Only one default can exist",
+            other.facts.name()
+        );
+        Err(Status::forbidden(&PRIORITY_CLASSES, name(value), &why))
     }
 }
 

@@ -1,15 +1,27 @@
 //! PodDisruptionBudgets.
 
-use berth_api::object::LabelSelector;
-use berth_api::read::from_value;
-use berth_rules::Selector;
-
 use super::shared::validate_int_or_percent;
+use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
+use crate::strategy::conditions::validate_conditions;
+
+/// A requirement that `policy/v1beta1` added to selectors.
+const OF_V1BETA1: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
 
 pub struct PodDisruptionBudget;
 
 impl Strategy for PodDisruptionBudget {
+    fn default(&self, value: &mut Value) {
+        let selector = value.pointer_mut("/spec/selector").and_then(Value::as_object_mut);
+        let Some(selector) = selector else { return };
+        if let Some(expressions) = selector.get_mut("matchExpressions").and_then(Value::as_array_mut) {
+            expressions.retain(|expression| expression["key"] != OF_V1BETA1);
+            if expressions.is_empty() {
+                selector.shift_remove("matchExpressions");
+            }
+        }
+    }
+
     fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
         value["status"] = json!({});
     }
@@ -17,15 +29,14 @@ impl Strategy for PodDisruptionBudget {
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let spec = &value["spec"];
         if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
-            causes.invalid("spec", &json!({}), "minAvailable and maxUnavailable cannot be both set");
+            let shown = json!({"MinAvailable": spec["minAvailable"], "Selector": spec["selector"],
+                "MaxUnavailable": spec["maxUnavailable"], "UnhealthyPodEvictionPolicy": spec["unhealthyPodEvictionPolicy"]});
+            causes.invalid("spec", &shown, "minAvailable and maxUnavailable cannot be both set");
         }
         for field in ["minAvailable", "maxUnavailable"] {
             validate_int_or_percent(&format!("spec.{field}"), &spec[field], true, causes);
         }
-        let selector: Option<LabelSelector> = from_value(&spec["selector"]).ok();
-        if let Err(why) = Selector::parse(selector.as_ref()) {
-            causes.invalid("spec.selector", &spec["selector"], &why);
-        }
+        validate_label_selector("spec.selector", &spec["selector"], causes);
         let policy = &spec["unhealthyPodEvictionPolicy"];
         if !policy.is_null() {
             causes.one_of("spec.unhealthyPodEvictionPolicy", policy, &["AlwaysAllow", "IfHealthyBudget"]);
@@ -36,6 +47,7 @@ impl Strategy for PodDisruptionBudget {
         for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
             causes.not_negative(&format!("status.{field}"), &new["status"][field]);
         }
+        validate_conditions("status.conditions", &new["status"]["conditions"], causes);
     }
 }
 

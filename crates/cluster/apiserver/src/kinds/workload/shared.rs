@@ -123,6 +123,7 @@ fn validate_selector(spec: &Value, causes: &mut Causes) {
     let raw = &spec["selector"];
     if raw.is_null() {
         causes.required("spec.selector", "");
+        mismatched(template_labels, causes);
         return;
     }
     let typed: Option<LabelSelector> = from_value(raw).ok();

@@ -1,5 +1,7 @@
 //! StatefulSets.
 
+use berth_api::syntax;
+
 use super::shared::{READY, Workload, default_strategy, validate_int_or_percent};
 use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
@@ -15,13 +17,66 @@ const MUTABLE: [&str; 8] = [
     "minReadySeconds",
     "selector",
 ];
+/// Those that it may not change, each with its own message.
+const FIXED: [&str; 3] = ["serviceName", "podManagementPolicy", "volumeClaimTemplates"];
+
+fn default_claim(claim: &mut Value) {
+    if let Some(spec) = object(claim, "spec") {
+        default_text(spec, "volumeMode", "Filesystem");
+    }
+    if let Some(claim) = claim.as_object_mut() {
+        default_text(claim, "apiVersion", "v1");
+        default_text(claim, "kind", "PersistentVolumeClaim");
+    }
+    if let Some(status) = object(claim, "status") {
+        default_text(status, "phase", "Pending");
+    }
+}
+
+fn validate_strategy(strategy: &Value, causes: &mut Causes) {
+    let path = "spec.updateStrategy";
+    let rolling = &strategy["rollingUpdate"];
+    let shown = match rolling {
+        Value::Null => Value::Null,
+        _ => json!({"Partition": rolling["partition"], "MaxUnavailable": rolling["maxUnavailable"]}),
+    };
+    match text(strategy, "/type") {
+        "" => causes.required(path, ""),
+        "OnDelete" if !rolling.is_null() => {
+            let why = "only allowed for updateStrategy 'RollingUpdate'";
+            causes.invalid(&format!("{path}.rollingUpdate"), &shown, why);
+        }
+        "OnDelete" | "RollingUpdate" => {}
+        ty => {
+            let shown = json!({"Type": ty, "RollingUpdate": shown});
+            causes.invalid(path, &shown, "must be 'RollingUpdate' or 'OnDelete'");
+        }
+    }
+    let path = format!("{path}.rollingUpdate");
+    causes.not_negative(&format!("{path}.partition"), &rolling["partition"]);
+    let (path, most) = (format!("{path}.maxUnavailable"), &rolling["maxUnavailable"]);
+    validate_int_or_percent(&path, most, true, causes);
+    let is_zero = match most {
+        Value::String(text) => {
+            text.strip_suffix('%').and_then(|number| number.parse().ok()).unwrap_or(0) == 0
+        }
+        most => most.as_i64() == Some(0),
+    };
+    if is_zero {
+        causes.invalid(&path, most, "cannot be 0");
+    }
+}
 
 pub static STRATEGY: Workload = Workload {
     default: |spec| {
         default(spec, "replicas", 1);
         default(spec, "revisionHistoryLimit", 10);
         default_text(spec, "podManagementPolicy", "OrderedReady");
-        default_strategy(spec, "updateStrategy", json!({"partition": 0}));
+        default_strategy(spec, "updateStrategy", json!({"partition": 0, "maxUnavailable": 1}));
+        let claims = spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut);
+        claims.into_iter().flatten().for_each(default_claim);
+        // Go writes it in any case.
+        default(spec, "serviceName", "");
         let retention = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
         default(spec, "persistentVolumeClaimRetentionPolicy", retention);
     },
@@ -35,14 +90,24 @@ pub static STRATEGY: Workload = Workload {
             let field = format!("spec.volumeClaimTemplates[{i}].spec.selector");
             validate_label_selector(&field, &claim["spec"]["selector"], causes);
         }
-        let rolling = &spec["updateStrategy"]["rollingUpdate"];
-        causes.not_negative("spec.updateStrategy.rollingUpdate.partition", &rolling["partition"]);
-        let path = "spec.updateStrategy.rollingUpdate.maxUnavailable";
-        validate_int_or_percent(path, &rolling["maxUnavailable"], true, causes);
+        validate_strategy(&spec["updateStrategy"], causes);
+        for field in ["whenDeleted", "whenScaled"] {
+            let policy = &spec["persistentVolumeClaimRetentionPolicy"][field];
+            let path = format!("spec.persistentVolumeClaimRetentionPolicy.{field}");
+            causes.one_of(&path, policy, &["Retain", "Delete"]);
+        }
+        causes.not_negative("spec.ordinals.start", &spec["ordinals"]["start"]);
+        let service = text(spec, "/serviceName");
+        if !service.is_empty() {
+            causes.problems("spec.serviceName", &spec["serviceName"], syntax::dns_label(service));
+        }
     },
     check_update: |new, old, causes| {
         let mut allowed = new.clone();
-        MUTABLE.iter().for_each(|field| take(&mut allowed, old, field));
+        MUTABLE.iter().chain(&FIXED).for_each(|field| take(&mut allowed, old, field));
+        for field in FIXED {
+            causes.unchanged(&format!("spec.{field}"), &new[field], &old[field]);
+        }
         if allowed != *old {
             causes.forbidden(
                 "spec",

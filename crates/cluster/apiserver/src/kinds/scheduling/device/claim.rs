@@ -69,7 +69,11 @@ impl Strategy for Claim {
     }
 
     fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
-        self.typed.validate_update(context, new, old, causes);
+        if *self.typed.resource == RESOURCE_CLAIM_TEMPLATES {
+            self.typed.validate_update(context, new, old, causes);
+        } else if new["spec"] != old["spec"] {
+            causes.immutable("spec", &Value::Null);
+        }
     }
 
     fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {

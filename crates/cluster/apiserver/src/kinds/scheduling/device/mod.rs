@@ -9,6 +9,6 @@ mod status;
 
 pub use claim::{CLAIM, CLAIM_COLUMNS, CLAIM_TEMPLATE};
 pub use class::CLASS;
-pub use slice::{SLICE, SLICE_COLUMNS};
+pub use slice::{SLICE_COLUMNS, Slice};
 
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use berth_api::syntax;
 use berth_cel::MAX_BYTES;
-use berth_rules::DeviceSelector;
+use berth_rules::{DeviceSelector, derived_attribute_problem};
 
 use super::names::{
     limited, limited_set, validate_driver, validate_fully_qualified_name, validate_name, validate_raw,
@@ -16,7 +16,7 @@ const MAX_ALTERNATIVES: usize = 8;
 const MAX_CONSTRAINTS: usize = 32;
 pub const MAX_CONFIG: usize = 32;
 const MAX_SELECTORS: usize = 32;
-const MAX_TOLERATIONS: usize = 16;
+const MAX_DERIVED: usize = 32;
 const MAX_PARAMETERS: usize = 10 * 1024;
 
 /// The names that a claim gives its requests and alternatives, as other fields refer to them: `REQUEST` or
@@ -90,7 +90,7 @@ pub fn validate_devices(devices: &Value, path: &str, causes: &mut Causes) {
     let requests =
         limited_set(&devices["requests"], &field, MAX_REQUESTS, |request| &request["name"], causes);
     for (i, request) in requests.iter().enumerate() {
-        validate_request(request, &format!("{field}[{i}]"), causes);
+        validate_request(request, items(devices, "constraints"), &format!("{field}[{i}]"), causes);
     }
     let field = format!("{path}.constraints");
     let constraints = limited(&devices["constraints"], &field, MAX_CONSTRAINTS, causes);
@@ -105,7 +105,8 @@ pub fn validate_devices(devices: &Value, path: &str, causes: &mut Causes) {
     }
 }
 
-fn validate_request(request: &Value, path: &str, causes: &mut Causes) {
+fn validate_request(request: &Value, constraints: &[Value], path: &str, causes: &mut Causes) {
+    let request_name = text(request, "/name");
     validate_name(&format!("{path}.name"), &request["name"], syntax::dns_label, causes);
     let alternatives = &request["firstAvailable"];
     match (request["exactly"].is_null(), is_empty(alternatives)) {
@@ -114,7 +115,11 @@ fn validate_request(request: &Value, path: &str, causes: &mut Causes) {
             let why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             causes.invalid(path, &Value::Null, why);
         }
-        (false, true) => validate_choice(&request["exactly"], &format!("{path}.exactly"), causes),
+        (false, true) => {
+            let (exactly, path) = (&request["exactly"], format!("{path}.exactly"));
+            validate_choice(exactly, &path, causes);
+            validate_derived(exactly, constraints, &[request_name], &path, causes);
+        }
         (true, false) => {
             let field = format!("{path}.firstAvailable");
             let alternatives =
@@ -123,6 +128,8 @@ fn validate_request(request: &Value, path: &str, causes: &mut Causes) {
                 let field = format!("{field}[{i}]");
                 validate_name(&format!("{field}.name"), &alternative["name"], syntax::dns_label, causes);
                 validate_choice(alternative, &field, causes);
+                let name = format!("{request_name}/{}", text(alternative, "/name"));
+                validate_derived(alternative, constraints, &[request_name, &name], &field, causes);
             }
         }
     }
@@ -148,9 +155,55 @@ fn validate_choice(choice: &Value, path: &str, causes: &mut Causes) {
     validate_tolerations(&choice["tolerations"], &format!("{path}.tolerations"), causes);
 }
 
+/// Attributes that are derived from those of a device, for the constraints on a request.
+fn validate_derived(choice: &Value, constraints: &[Value], names: &[&str], path: &str, causes: &mut Causes) {
+    let path = format!("{path}.derivedAttributes");
+    let derived = items(choice, "derivedAttributes");
+    let is_used = |attribute: &Value| {
+        constraints.iter().any(|constraint| {
+            let of = ["matchAttribute", "distinctAttribute"]
+                .into_iter()
+                .find(|field| !constraint[field].is_null());
+            let requests = items(constraint, "requests");
+            of.is_some_and(|field| constraint[field] == *attribute)
+                && (requests.is_empty()
+                    || requests.iter().any(|request| names.iter().any(|name| request == name)))
+        })
+    };
+    for i in repeated(derived.iter().map(|attribute| &attribute["name"])) {
+        causes.duplicate(&format!("{path}[{i}]"), &derived[i]["name"]);
+    }
+    for (i, attribute) in derived.iter().enumerate() {
+        let (field, name) = (format!("{path}[{i}].name"), &attribute["name"]);
+        if is_empty(name) {
+            causes.required(&field, "");
+        } else {
+            if !is_used(name) {
+                let why = "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this \
+                           request";
+                causes.invalid(&field, name, why);
+            }
+            validate_fully_qualified_name(&field, name, causes);
+        }
+        let (field, expression) = (format!("{path}[{i}].expression"), &attribute["expression"]);
+        match expression.as_str().unwrap_or_default() {
+            "" => causes.required(&field, ""),
+            text if text.len() > MAX_BYTES => causes.too_long(&field, MAX_BYTES),
+            text => {
+                if let Some(why) = derived_attribute_problem(text) {
+                    causes.invalid(&field, expression, &why);
+                }
+            }
+        }
+    }
+    if derived.len() > MAX_DERIVED {
+        causes.too_many(&path, derived.len(), MAX_DERIVED);
+    }
+}
+
 /// Tolerations of a request, or of an allocated device.
 pub fn validate_tolerations(tolerations: &Value, path: &str, causes: &mut Causes) {
-    for (i, toleration) in limited(tolerations, path, MAX_TOLERATIONS, causes).iter().enumerate() {
+    for (i, toleration) in tolerations.as_array().into_iter().flatten().enumerate() {
         let path = format!("{path}[{i}]");
         validate_name(&format!("{path}.key"), &toleration["key"], syntax::label_key, causes);
         let (value, field) = (&toleration["value"], format!("{path}.value"));
@@ -201,16 +254,14 @@ fn validate_constraint(constraint: &Value, names: &RequestNames<'_>, path: &str,
     names.validate_all(path, &constraint["requests"], causes);
     match (&constraint["matchAttribute"], &constraint["distinctAttribute"]) {
         (Value::Null, Value::Null) => {
-            causes.required(path, r#"exactly one of "matchAttribute" or "distinctAttribute" is required"#);
-        }
-        (name, Value::Null) => validate_fully_qualified_name(&format!("{path}.matchAttribute"), name, causes),
-        (Value::Null, name) => {
-            validate_fully_qualified_name(&format!("{path}.distinctAttribute"), name, causes)
-        }
-        _ => {
             let why = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
             causes.required(path, why);
         }
+        (Value::Null, name) => {
+            validate_fully_qualified_name(&format!("{path}.distinctAttribute"), name, causes);
+        }
+        // The other one does not count then.
+        (name, _) => validate_fully_qualified_name(&format!("{path}.matchAttribute"), name, causes),
     }
 }
 

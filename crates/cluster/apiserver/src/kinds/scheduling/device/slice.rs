@@ -1,14 +1,21 @@
 //! ResourceSlices.
 
+use std::sync::Arc;
+
+use berth_api::object::NodeSelector;
+use berth_api::read::from_value;
 use berth_api::syntax;
 use berth_api::syntax::quantity::Quantity;
-use berth_schema::resource::RESOURCE_SLICES;
+use berth_rules::{Dialect, NodeSelectorRule};
+use berth_schema::resource::{NODES, RESOURCE_SLICES};
 
 use super::names::{
-    limited, limited_set, validate_binding_conditions, validate_driver, validate_name,
-    validate_node_selector, validate_pool, validate_qualified_name,
+    limited, limited_set, validate_binding_conditions, validate_driver, validate_fully_qualified_name,
+    validate_name, validate_node_selector, validate_pool, validate_qualified_name,
 };
+use crate::kinds::pod::status::{is_node_allocatable, validate_overhead};
 use crate::kinds::prelude::*;
+use crate::store::Object;
 
 const MAX_DEVICES: usize = 128;
 /// With taints or counters, which make devices larger.
@@ -19,16 +26,93 @@ const MAX_TAINTS: usize = 16;
 const MAX_COUNTER_SETS: usize = 8;
 const MAX_COUNTERS: usize = 32;
 const MAX_CONSUMED_SETS: usize = 2;
+const MAX_COMPATIBILITY_GROUPS: usize = 2;
 const MAX_VALID_VALUES: usize = 10;
 
 const NODE_MAPPINGS: &str = "nodeAllocatableResourceMappings";
 
+pub struct Slice;
+
+impl Strategy for Slice {
+    fn default(&self, slice: &mut Value) {
+        TYPED.default(slice);
+    }
+
+    fn validate(&self, context: &Context<'_>, slice: &Value, causes: &mut Causes) {
+        TYPED.validate(context, slice, causes);
+        validate_spec(&slice["spec"], context.feature_gates.dra_fractional_capacity_range, causes);
+    }
+
+    fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
+        TYPED.validate_update(context, new, old, causes);
+    }
+
+    fn warnings(&self, slice: &Value) -> Vec<String> {
+        let driver = text(slice, "/spec/driver");
+        let is_upper = driver.chars().any(char::is_uppercase);
+        let warning = || {
+            format!("spec.driver: driver names should be lowercase; {driver:?} contains uppercase characters")
+        };
+        is_upper.then(warning).into_iter().collect()
+    }
+
+    /// Devices that take resources of their node need a kubelet that knows them: the admission plugin NodeDeclaredFeatures.
+    fn authorize(&self, context: &Context<'_>, slice: &Value) -> Result<(), Box<Status>> {
+        let spec = &slice["spec"];
+        let taking =
+            items(spec, "devices").iter().filter(|device| !is_empty(&device["nodeAllocatableResources"]));
+        for device in taking.filter(|_| context.feature_gates.dra_node_allocatable_resources) {
+            let of_nodes = if spec["perDeviceNodeSelection"] == true { device } else { spec };
+            let forbidden = |why: &str| Status::forbidden(&RESOURCE_SLICES, name(slice), why);
+            let nodes = match (text(of_nodes, "/nodeName"), &of_nodes["nodeSelector"], &of_nodes["allNodes"])
+            {
+                ("", Value::Null, Value::Bool(true)) => context.lookup.list(&NODES, None),
+                ("", Value::Null, _) => {
+                    return Err(forbidden(&format!(
+                        "device {} in ResourceSlice has NodeAllocatableResources but does not map to any nodes",
+                        device["name"]
+                    )));
+                }
+                ("", selector, _) => selected_nodes(context, selector),
+                (node, ..) => match context.lookup.get(&NODES, "", node) {
+                    Some(node) => vec![node],
+                    None => {
+                        return Err(forbidden(&format!(
+                            "node {node:?} not found for device {}",
+                            device["name"]
+                        )));
+                    }
+                },
+            };
+            for node in nodes.iter().map(|node| node.parsed()) {
+                if !items(&node["status"], "declaredFeatures").iter().any(|feature| feature == FEATURE) {
+                    let why = format!("node {} does not support {FEATURE} feature", node["metadata"]["name"]);
+                    return Err(forbidden(&why));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const FEATURE: &str = "DRANodeAllocatableResources";
+
+fn selected_nodes(context: &Context<'_>, selector: &Value) -> Vec<Arc<Object>> {
+    let Ok(selector) = from_value::<NodeSelector>(selector) else { return Vec::new() };
+    let rule = NodeSelectorRule::parse(&selector, String::new(), Dialect::V1, false);
+    let mut nodes = context.lookup.list(&NODES, None);
+    nodes.retain(|node| {
+        let labels = from_value(&node.parsed()["metadata"]["labels"]).unwrap_or_default();
+        rule.matches(node.facts.name(), &labels)
+    });
+    nodes
+}
+
 /// A slice stays with its driver, its pool and its node: a node writes only its own.
-pub static SLICE: Typed = Typed {
+static TYPED: Typed = Typed {
     enums: &[("DeviceTaint", "effect", super::EFFECTS)],
     immutable: &["/spec/driver", "/spec/pool/name", "/spec/nodeName"],
     complete: set_taint_times,
-    check: |slice, causes| validate_spec(&slice["spec"], causes),
     ..Typed::new(&RESOURCE_SLICES)
 };
 
@@ -40,7 +124,7 @@ fn set_taint_times(slice: &mut Value) {
     }
 }
 
-fn validate_spec(spec: &Value, causes: &mut Causes) {
+fn validate_spec(spec: &Value, is_fractional: bool, causes: &mut Causes) {
     validate_driver("spec.driver", &spec["driver"], causes);
     let pool = &spec["pool"];
     validate_pool("spec.pool.name", &pool["name"], causes);
@@ -73,8 +157,15 @@ fn validate_spec(spec: &Value, causes: &mut Causes) {
     if !spec["sharedCounters"].is_null() && !spec["devices"].is_null() {
         causes.invalid("spec", &"".into(), "only one of `sharedCounters` or `devices` is allowed");
     }
-    let has_features =
-        |device: &Value| !is_empty(&device["taints"]) || !is_empty(&device["consumesCounters"]);
+    let has_lists = |device: &Value| {
+        let attributes = device["attributes"].as_object().into_iter().flatten();
+        attributes.into_iter().any(|(_, attribute)| {
+            ["bools", "ints", "strings", "versions"].iter().any(|list| !is_empty(&attribute[list]))
+        })
+    };
+    let has_features = |device: &Value| {
+        !is_empty(&device["taints"]) || !is_empty(&device["consumesCounters"]) || has_lists(device)
+    };
     let max = match items(spec, "devices").iter().any(has_features) {
         true => MAX_DEVICES_WITH_FEATURES,
         false => MAX_DEVICES,
@@ -84,6 +175,7 @@ fn validate_spec(spec: &Value, causes: &mut Causes) {
         validate_device(
             device,
             spec["perDeviceNodeSelection"] == true,
+            is_fractional,
             &format!("spec.devices[{i}]"),
             causes,
         );
@@ -95,6 +187,8 @@ fn validate_spec(spec: &Value, causes: &mut Causes) {
         validate_name(&format!("{path}.name"), &set["name"], syntax::dns_label, causes);
         validate_counters(&set["counters"], &format!("{path}.counters"), causes);
     }
+    validate_partition_type(spec, causes);
+    validate_skipped(&spec["skipNodeOperations"], causes);
 }
 
 /// The fields that say which nodes can use the devices, of which exactly one must be set.
@@ -135,7 +229,13 @@ fn validate_nodes(
     }
 }
 
-fn validate_device(device: &Value, selects_nodes: bool, path: &str, causes: &mut Causes) {
+fn validate_device(
+    device: &Value,
+    selects_nodes: bool,
+    is_fractional: bool,
+    path: &str,
+    causes: &mut Causes,
+) {
     validate_name(&format!("{path}.name"), &device["name"], syntax::dns_label, causes);
     let [attributes, capacities] = ["attributes", "capacity"].map(|field| device[field].as_object());
     let n = [attributes, capacities].into_iter().flatten().map(Map::len).sum::<usize>();
@@ -160,7 +260,8 @@ fn validate_device(device: &Value, selects_nodes: bool, path: &str, causes: &mut
             continue;
         }
         if device["allowMultipleAllocations"] == true {
-            validate_policy(policy, quantity(&capacity["value"]).unwrap_or_default(), &field, causes);
+            let capacity = quantity(&capacity["value"]).unwrap_or_default();
+            validate_policy(policy, capacity, is_fractional, &field, causes);
         } else {
             causes.forbidden(&field, "allowMultipleAllocations must be true");
         }
@@ -178,10 +279,21 @@ fn validate_device(device: &Value, selects_nodes: bool, path: &str, causes: &mut
         let field = format!("{field}[{i}]");
         validate_name(&format!("{field}.counterSet"), &set["counterSet"], syntax::dns_label, causes);
         validate_counters(&set["counters"], &format!("{field}.counters"), causes);
+        let (groups, field) = (&set["compatibilityGroups"], format!("{field}.compatibilityGroups"));
+        for (i, group) in
+            limited_set(groups, &field, MAX_COMPATIBILITY_GROUPS, |group| group, causes).iter().enumerate()
+        {
+            let problems = syntax::dns_label(group.as_str().unwrap_or_default());
+            causes.problems(&format!("{field}[{i}]"), group, problems);
+        }
     }
     let field = format!("{path}.{NODE_MAPPINGS}");
     for (name, mapping) in device[NODE_MAPPINGS].as_object().into_iter().flatten() {
-        validate_mapping(name, mapping, &field, causes);
+        validate_old_mapping(name, mapping, &field, causes);
+    }
+    let field = format!("{path}.nodeAllocatableResources");
+    for (name, taken) in device["nodeAllocatableResources"].as_object().into_iter().flatten() {
+        validate_taken(name, taken, &device["capacity"], &field, causes);
     }
     let fields = ["nodeName", "nodeSelector", "allNodes"];
     if selects_nodes {
@@ -196,11 +308,9 @@ fn validate_device(device: &Value, selects_nodes: bool, path: &str, causes: &mut
     validate_binding_conditions(device, path, causes);
 }
 
-/// What a device takes of a resource of the node.
-fn validate_mapping(resource: &str, mapping: &Value, path: &str, causes: &mut Causes) {
-    let is_of_node = matches!(resource, "cpu" | "memory" | "ephemeral-storage")
-        || resource.strip_prefix("hugepages-").is_some_and(|size| Quantity::parse(size).is_ok());
-    if !is_of_node {
+/// What a device takes of a resource of the node, as until 1.36.
+fn validate_old_mapping(resource: &str, mapping: &Value, path: &str, causes: &mut Causes) {
+    if !is_node_allocatable(resource) && resource != "ephemeral-storage" {
         let why = "must be a node allocatable resource: cpu, memory, ephemeral-storage, or huge pages";
         causes.invalid(path, &resource.into(), why);
     }
@@ -214,22 +324,125 @@ fn validate_mapping(resource: &str, mapping: &Value, path: &str, causes: &mut Ca
     }
 }
 
-fn validate_attribute(attribute: &Value, path: &str, causes: &mut Causes) {
-    let given = ["bool", "int", "string", "version"].map(|field| !attribute[field].is_null());
-    match given.into_iter().filter(|given| *given).count() {
-        0 => causes.invalid(path, &"".into(), "exactly one value must be specified"),
-        1 => {}
-        _ => causes.invalid(path, attribute, "exactly one value must be specified"),
+/// What a device takes of a resource of the node: for its capacity or each device, and besides that.
+fn validate_taken(resource: &str, taken: &Value, capacity: &Value, path: &str, causes: &mut Causes) {
+    let path = format!("{path}[{resource}]");
+    if !is_node_allocatable(resource) {
+        causes.invalid(&path, &resource.into(), "must be a node allocatable resource name");
     }
-    for field in ["string", "version"] {
-        if attribute[field].as_str().is_some_and(|text| text.len() > MAX_ATTRIBUTE) {
-            causes.too_long(&format!("{path}.{field}"), MAX_ATTRIBUTE);
+    let (mapping, overhead) = (&taken["mapping"], &taken["overhead"]);
+    if mapping.is_null() && overhead.is_null() {
+        causes.required(&path, "at least one of mapping or overhead must be set");
+    }
+    if !mapping.is_null() {
+        let path = format!("{path}.mapping");
+        let (key, of_capacity) = (&mapping["capacityKey"], &mapping["capacityMultiplier"]);
+        let field = |name: &str| format!("{path}.{name}");
+        match key.as_str() {
+            None if !of_capacity.is_null() => {
+                causes.required(
+                    &field("capacityKey"),
+                    "capacityKey is required when capacityMultiplier is set",
+                );
+            }
+            None => {}
+            Some("") => causes.invalid(&field("capacityKey"), key, "capacityKey must not be an empty string"),
+            Some(name) if capacity.get(name).is_none() => {
+                causes.push("FieldValueNotFound", &field("capacityKey"), format!("Not found: {key}"));
+            }
+            Some(_) => {}
+        }
+        if !key.is_null() && of_capacity.is_null() {
+            let why = "capacityMultiplier is required when capacityKey is set";
+            causes.required(&field("capacityMultiplier"), why);
+        }
+        for name in ["capacityMultiplier", "deviceMultiplier"] {
+            if quantity(&mapping[name]).is_some_and(|amount| amount <= Quantity::ZERO) {
+                causes.invalid(&field(name), &mapping[name], "must be positive");
+            }
+        }
+        causes.one_member(&path, mapping, &["capacityKey", "deviceMultiplier"]);
+    }
+    if !overhead.is_null() {
+        validate_overhead(&format!("{path}.overhead"), overhead, causes);
+    }
+}
+
+/// The devices that use up counters have the attribute that names the type of a partition.
+fn validate_partition_type(spec: &Value, causes: &mut Causes) {
+    let (name, path) = (&spec["partitionTypeAttribute"], "spec.partitionTypeAttribute");
+    let Some(text) = name.as_str() else { return };
+    let uses_counters = |device: &&Value| !is_empty(&device["consumesCounters"]);
+    if !items(spec, "devices").iter().any(|device| uses_counters(&device)) {
+        causes.invalid(path, name, "may only be set on a slice which declares devices that consume counters");
+    }
+    let mut problems = Causes::default();
+    validate_fully_qualified_name(path, name, &mut problems);
+    if !problems.0.is_empty() {
+        return causes.append(problems);
+    }
+    let own = spec["driver"].as_str().and_then(|driver| text.strip_prefix(driver)?.strip_prefix('/'));
+    for (i, device) in items(spec, "devices").iter().enumerate().filter(|(_, device)| uses_counters(device)) {
+        let attributes = &device["attributes"];
+        let found = attributes.get(text).or_else(|| attributes.get(own?));
+        let path = format!("spec.devices[{i}].attributes[{text}]");
+        match found {
+            None => {
+                let why = "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set";
+                causes.required(&path, why);
+            }
+            Some(attribute) if attribute["string"].is_null() => {
+                let why = "must be a string value because `partitionTypeAttribute` names this attribute";
+                causes.invalid(&path, attribute, why);
+            }
+            Some(_) => {}
         }
     }
-    if let Some(version) = attribute["version"].as_str().filter(|version| !is_semantic_version(version)) {
-        let why = "must be a string compatible with semver.org spec 2.0.0";
-        causes.invalid(&format!("{path}.version"), &version.into(), why);
+}
+
+/// What kubelets need not ask the driver for.
+fn validate_skipped(skipped: &Value, causes: &mut Causes) {
+    const ALL: [&str; 3] = ["*", PREPARE, UNPREPARE];
+    const PREPARE: &str = "NodePrepareResources";
+    const UNPREPARE: &str = "NodeUnprepareResources";
+    let path = "spec.skipNodeOperations";
+    let operations = skipped.as_array().map_or(&[][..], Vec::as_slice);
+    let has = |name: &str| operations.iter().any(|operation| operation == name);
+    if has(PREPARE) && !has(UNPREPARE) && !has("*") {
+        let why = "NodePrepareResources cannot be skipped unless NodeUnprepareResources is also skipped";
+        causes.invalid(path, skipped, why);
     }
+    for i in repeated(operations) {
+        causes.duplicate(&format!("{path}[{i}]"), &operations[i]);
+    }
+    for (i, operation) in operations.iter().enumerate() {
+        causes.one_of(&format!("{path}[{i}]"), operation, &ALL);
+    }
+}
+
+/// An attribute has one value, or one list of values.
+fn validate_attribute(attribute: &Value, path: &str, causes: &mut Causes) {
+    let values =
+        ["string", "version"].into_iter().map(|field| (field, format!("{path}.{field}"), &attribute[field]));
+    let lists = ["strings", "versions"].into_iter().flat_map(|list| {
+        let items = items(attribute, list).iter().enumerate();
+        items.map(move |(i, item)| (list, format!("{path}.{list}[{i}]"), item))
+    });
+    for list in ["bools", "ints", "strings", "versions"].iter().filter(|list| attribute[**list] == json!([]))
+    {
+        causes.invalid(&format!("{path}.{list}"), &json!([]), "must not be empty if specified");
+    }
+    for (field, path, value) in values.chain(lists) {
+        let Some(text) = value.as_str() else { continue };
+        if field.starts_with("version") && !is_semantic_version(text) {
+            causes.invalid(&path, value, "must be a string compatible with semver.org spec 2.0.0");
+        }
+        if text.len() > MAX_ATTRIBUTE {
+            causes.too_long(&path, MAX_ATTRIBUTE);
+        }
+    }
+    let members = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
+    causes.one_member(path, attribute, &members);
 }
 
 /// Whether a text is `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]` as in semver.org 2.0.0.
@@ -261,7 +474,7 @@ fn validate_counters(counters: &Value, path: &str, causes: &mut Causes) {
 }
 
 /// The amounts of a capacity that requests can take.
-fn validate_policy(policy: &Value, capacity: Quantity, path: &str, causes: &mut Causes) {
+fn validate_policy(policy: &Value, capacity: Quantity, is_fractional: bool, path: &str, causes: &mut Causes) {
     let (values, range) = (&policy["validValues"], &policy["validRange"]);
     let default = quantity(&policy["default"]);
     let field = format!("{path}.default");
@@ -277,7 +490,8 @@ fn validate_policy(policy: &Value, capacity: Quantity, path: &str, causes: &mut 
             validate_values(values, default, capacity, &format!("{path}.validValues"), causes);
         }
         (true, false, Some(default)) => {
-            validate_range(range, default, capacity, &format!("{path}.validRange"), causes);
+            let path = format!("{path}.validRange");
+            validate_range(range, [default, capacity], is_fractional, &path, causes);
         }
     }
 }
@@ -303,7 +517,13 @@ fn validate_values(values: &Value, default: Quantity, capacity: Quantity, path: 
     }
 }
 
-fn validate_range(range: &Value, default: Quantity, capacity: Quantity, path: &str, causes: &mut Causes) {
+fn validate_range(
+    range: &Value,
+    [default, capacity]: [Quantity; 2],
+    is_fractional: bool,
+    path: &str,
+    causes: &mut Causes,
+) {
     let [min, max, step] = ["min", "max", "step"].map(|field| quantity(&range[field]));
     let Some(min) = min else {
         causes.required(&format!("{path}.min"), "required when validRange is defined");
@@ -333,9 +553,12 @@ fn validate_range(range: &Value, default: Quantity, capacity: Quantity, path: &s
         step,
         format!("one step {first} is larger than capacity value: {capacity}"),
     );
+    let all = [Some(default), Some(min), max, Some(step)];
+    let in_millis = is_fractional && all.into_iter().flatten().any(|amount| !amount.is_whole());
+    // Else in whole units; a step of less than one counts as one.
+    let count = |amount: Quantity| if in_millis { amount.millis() } else { amount.units() };
     for value in [Some(default), max].into_iter().flatten() {
-        // In whole units, as kube-apiserver counts; a step of less than one counts as one.
-        let is_multiple = (value.units() - min.units()) % step.units() == 0;
+        let is_multiple = (count(value) - count(min)) % count(step) == 0;
         let why = format!("value is not a multiple of a given step ({step}) from ({min})");
         check(!is_multiple, "step", value, why);
     }

@@ -13,6 +13,7 @@ use super::names::{
 use super::request::{MAX_CONFIG, RequestNames, validate_config, validate_tolerations};
 use crate::kinds::prelude::*;
 use crate::request::Attributes;
+use crate::strategy::conditions::validate_conditions;
 
 const MAX_RESULTS: usize = 32;
 const MAX_CONDITIONS: usize = 8;
@@ -59,8 +60,10 @@ pub fn drop_deallocated(new: &mut Value, old: &Value) {
 pub fn validate(new: &Value, old: &Value, causes: &mut Causes) {
     let (status, old) = (&new["status"], &old["status"]);
     let path = "status.reservedFor";
-    let consumers =
-        limited_set(&status["reservedFor"], path, MAX_CONSUMERS, |consumer| &consumer["uid"], causes);
+    let consumers = limited(&status["reservedFor"], path, MAX_CONSUMERS, causes);
+    for i in repeated(consumers.iter().map(|consumer| &consumer["uid"])) {
+        causes.duplicate(&format!("{path}[{i}]"), &consumers[i]);
+    }
     let keys = status["devices"].as_array().into_iter().flatten().map(device_key);
     for i in repeated(keys) {
         causes
@@ -88,7 +91,7 @@ pub fn validate(new: &Value, old: &Value, causes: &mut Causes) {
     if old["allocation"].is_null() {
         validate_allocation(allocation, &RequestNames::of(&new["spec"]["devices"]), causes);
     } else {
-        causes.unchanged("status.allocation", allocation, &old["allocation"]);
+        causes.set_once("status.allocation", allocation, &old["allocation"]);
     }
 }
 
@@ -140,14 +143,13 @@ fn validate_device(device: &Value, allocated: &HashSet<DeviceKey<'_>>, path: &st
     validate_device_name(device, path, causes);
     let key = device_key(device);
     if !allocated.contains(&key) {
-        let id = key.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join("/");
-        causes.invalid(path, &id.into(), "must be an allocated device in the claim");
+        let [driver, pool, device, share] = key;
+        let id = json!({"Driver": driver, "Pool": pool, "Device": device, "ShareID": share});
+        causes.invalid(path, &id, "must be an allocated device in the claim");
     }
     let field = format!("{path}.conditions");
-    let conditions = limited(&device["conditions"], &field, MAX_CONDITIONS, causes);
-    for i in repeated(conditions.iter().map(|condition| &condition["type"])) {
-        causes.duplicate(&format!("{field}[{i}].type"), &conditions[i]["type"]);
-    }
+    limited(&device["conditions"], &field, MAX_CONDITIONS, causes);
+    validate_conditions(&field, &device["conditions"], causes);
     if !device["data"].is_null() {
         validate_raw(&format!("{path}.data"), &device["data"], MAX_DATA, causes);
     }
