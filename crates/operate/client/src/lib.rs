@@ -24,6 +24,7 @@ mod outage_log;
 pub mod rate_limit;
 pub mod serving;
 mod transport;
+pub mod version;
 pub mod watch;
 
 pub use backoff::Backoff;
