@@ -78,11 +78,12 @@ use crate::stateful_set::StatefulSets;
 use crate::view::PartialObjectMetadata;
 
 /// Kinds that only the garbage collector watches.
-static ONLY_OWNED: [&Resource; 17] = [
+static ONLY_OWNED: [&Resource; 18] = [
     &resource::CONFIG_MAPS,
     &resource::SECRETS,
     &resource::PRIORITY_CLASSES,
     &resource::DEVICE_CLASSES,
+    &resource::DEVICE_TAINT_RULES,
     &resource::CSI_DRIVERS,
     &resource::CSI_NODES,
     &resource::CSI_STORAGE_CAPACITIES,

@@ -4,6 +4,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::feature_gates::FeatureGates;
+use crate::feature_gates::KubernetesVersion::V1_37;
 
 /// A resource of the Kubernetes API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,6 +146,7 @@ resources! {
     ROLE_BINDINGS = resource(RBAC, "RoleBinding", "rolebindings");
     ROLES = resource(RBAC, "Role", "roles");
     DEVICE_CLASSES = cluster_scoped(resource("resource.k8s.io", "DeviceClass", "deviceclasses"));
+    DEVICE_TAINT_RULES = cluster_scoped(resource("resource.k8s.io", "DeviceTaintRule", "devicetaintrules"));
     RESOURCE_CLAIMS = resource("resource.k8s.io", "ResourceClaim", "resourceclaims");
     RESOURCE_CLAIM_TEMPLATES =
         resource("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates");
@@ -167,10 +169,6 @@ resources! {
 /// `scheduling.x-k8s.io/v1alpha1` PodGroup, a custom resource.
 pub const COSCHEDULING_POD_GROUPS: Resource =
     version("v1alpha1", resource("scheduling.x-k8s.io", "PodGroup", "podgroups"));
-
-/// `resource.k8s.io/v1beta2` DeviceTaintRule, which API servers serve only if it is enabled.
-pub const DEVICE_TAINT_RULES: Resource =
-    cluster_scoped(version("v1beta2", resource("resource.k8s.io", "DeviceTaintRule", "devicetaintrules")));
 
 const METRICS: &str = "metrics.k8s.io";
 
@@ -216,19 +214,39 @@ impl Resource {
 
     /// Whether a server of Kubernetes may be without it: a custom resource, or one whose version is not stable.
     pub fn is_optional(&self) -> bool {
-        self.version.contains("alpha") || self.version.contains("beta") || !RESOURCES.contains(self)
+        self.version.contains("alpha")
+            || self.version.contains("beta")
+            || *self == DEVICE_TAINT_RULES
+            || !RESOURCES.contains(self)
     }
 
-    /// Whether API servers with these gates serve it.
+    /// Whether the embedded API server answers requests for it.
     pub fn is_enabled(&self, gates: FeatureGates) -> bool {
-        *self != COMPOSITE_POD_GROUPS || gates.composite_pod_group
+        match *self {
+            COMPOSITE_POD_GROUPS => gates.composite_pod_group,
+            DEVICE_TAINT_RULES => gates.dra_device_taint_rules && gates.version >= V1_37,
+            POD_GROUPS_V1BETA1 | WORKLOADS_V1BETA1 => gates.version >= V1_37,
+            _ => true,
+        }
     }
 
-    /// The version that newer servers have, which may lack this one.
-    pub fn newer_version(&self) -> Option<Resource> {
-        [(POD_GROUPS, POD_GROUPS_V1BETA1), (WORKLOADS, WORKLOADS_V1BETA1)]
-            .into_iter()
-            .find_map(|(older, newer)| (*self == older).then_some(newer))
+    /// Whether API servers with these gates say that they have it. Of the groups, the embedded server answers requests for `v1alpha2`
+    /// also where Kubernetes does not have it any more: its own controllers use it.
+    pub fn is_discoverable(&self, gates: FeatureGates) -> bool {
+        let is_gone = matches!(*self, POD_GROUPS | WORKLOADS) && gates.version >= V1_37;
+        self.is_enabled(gates) && !is_gone
+    }
+
+    /// It in each version that a server may have, in the order in which clients try them.
+    pub fn versions(self) -> impl Iterator<Item = Resource> {
+        let (newer, older): (&[&str], &[&str]) = match self {
+            POD_GROUPS | WORKLOADS => (&["v1beta1", "v1alpha3"], &[]),
+            COMPOSITE_POD_GROUPS => (&["v1beta1"], &[]),
+            DEVICE_TAINT_RULES => (&[], &["v1beta2"]),
+            _ => (&[], &[]),
+        };
+        let of = move |version: &&'static str| Resource { version, ..self };
+        newer.iter().map(of).chain([self]).chain(older.iter().map(of))
     }
 
     /// `v1` or `apps/v1`.

@@ -100,6 +100,21 @@ rules! {
     "first-rollout-trap" first_rollout_trap Warning:
         "matchLabelKeys is added to a running Deployment whose old pods still exclude the new ones";
         "set maxUnavailable to 1 for this rollout"
+    "kubernetes-version/budget-selector-empty" kubernetes_version Warning:
+        "A PodDisruptionBudget with an empty selector protects pods from preemption in some versions only";
+        "select the labels of the pods that are meant"
+    "kubernetes-version/capacity-qualified" kubernetes_version Error:
+        "A requested capacity has a domain, which versions before 1.38 do not find";
+        "write the name of the capacity without the domain"
+    "kubernetes-version/preemption-policy-differs" kubernetes_version Error:
+        "The pods of a PodGroup have different preemption policies, so that none of them is placed";
+        "give all pods of the group the same preemptionPolicy"
+    "kubernetes-version/priority-differs-from-group" kubernetes_version Error:
+        "Pods have another priority than their PodGroup, so that none of them is placed";
+        "give the pods and their PodGroup the same priorityClassName"
+    "kubernetes-version/taint-rule-without-selector" kubernetes_version Warning:
+        "A DeviceTaintRule without deviceSelector taints no device";
+        "add a deviceSelector; an empty one selects all devices"
     "label-not-an-integer" label_not_an_integer Error:
         "Gt or Lt compares a label or a bound that is not an integer";
         "use integers, or the operator In"

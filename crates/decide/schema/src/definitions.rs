@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::resource::scheduling_1_37::add_gated_fields;
+use super::resource::scheduling_1_37::{add_gated_fields, add_job_scheduling};
 use super::resource::{GeneratedType, RESOURCES, Resource};
 use super::semantics;
 
@@ -65,6 +65,7 @@ pub(super) fn generate(chosen: impl Fn(&GeneratedType) -> bool) -> Map<String, V
         }
         semantics::annotate(name, definition);
     }
+    add_job_scheduling(&mut definitions);
     add_proposed_definitions(&mut definitions);
     definitions
 }

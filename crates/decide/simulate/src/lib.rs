@@ -20,6 +20,7 @@ pub mod replay;
 mod rolling_update;
 pub mod sets;
 mod simulation;
+pub mod upgrade;
 pub mod what_if;
 
 pub use explanation::PodExplanation;

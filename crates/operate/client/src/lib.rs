@@ -25,6 +25,7 @@ pub mod rate_limit;
 mod server_certificate;
 pub mod serving;
 mod transport;
+pub mod version;
 pub mod watch;
 
 pub use backoff::Backoff;

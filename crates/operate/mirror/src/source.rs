@@ -20,6 +20,8 @@ pub struct Needs {
     device_classes: bool,
     /// It has claims of devices, or devices provide one of its extended resources.
     devices: bool,
+    /// The same, with the gate of DeviceTaintRules.
+    device_taint_rules: bool,
     /// Required spread constraints of its profile hold for it, which count the pods of its services and owners.
     default_spread: bool,
     group: Option<GroupKind>,
@@ -38,10 +40,13 @@ impl Needs {
             });
         let has_claims = !pod.spec.resource_claims.is_empty();
         let mut extended = extended_resources(&pod.spec).peekable();
+        let device_classes = has_claims || extended.peek().is_some();
+        let devices = has_claims || extended.any(|name| cluster.devices_provide(name));
         Needs {
             volumes: pod.spec.volumes.iter().any(Volume::matters),
-            device_classes: has_claims || extended.peek().is_some(),
-            devices: has_claims || extended.any(|name| cluster.devices_provide(name)),
+            device_classes,
+            devices,
+            device_taint_rules: devices && settings.config.feature_gates.dra_device_taint_rules,
             default_spread: has_default_spread && pod.spec.topology_spread_constraints.is_empty(),
             group: GroupKey::of(pod, settings.extensions).map(|key| key.kind),
         }
@@ -104,6 +109,7 @@ impl Source {
         Source::Volumes(VolumeKind::VolumeAttachment),
         Source::Devices(DeviceKind::ResourceSlice),
         Source::Devices(DeviceKind::DeviceClass),
+        Source::Devices(DeviceKind::DeviceTaintRule),
         Source::Devices(DeviceKind::ResourceClaim),
         Source::PodGroups(GroupKind::Scheduling),
         Source::PodGroups(GroupKind::Coscheduling),
@@ -136,6 +142,7 @@ impl Source {
             Source::Jobs => needs.group == Some(GroupKind::Owner(GroupOwner::Job)),
             Source::Volumes(_) => needs.volumes,
             Source::Devices(DeviceKind::DeviceClass) => needs.device_classes,
+            Source::Devices(DeviceKind::DeviceTaintRule) => needs.device_taint_rules,
             Source::Devices(_) => needs.devices,
             Source::PodGroups(kind) => needs.group == Some(kind),
             Source::CompositePodGroups => false,

@@ -29,8 +29,8 @@ impl Watches {
         let resource = source.resource();
         // A cluster without workloads or budgets can also be scheduled.
         let missing = if source.is_required() { Missing::Failure } else { Missing::empty(&resource) };
-        let WatchOptions { path, other_version, .. } = WatchOptions::of(&resource);
-        WatchOptions { path, other_version, missing, ..self.options.clone() }
+        let WatchOptions { path, other_versions, .. } = WatchOptions::of(&resource);
+        WatchOptions { path, other_versions, missing, ..self.options.clone() }
     }
 
     /// Starts the watch of any source but those that may be started again: nodes, pods and claims of devices.

@@ -4,7 +4,7 @@ pub mod dump;
 
 use std::time::Duration;
 
-use berth_api::feature_gates::KubernetesVersion;
+use berth_api::feature_gates::ServerVersion;
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::resource::{
     CLUSTER_PLACEMENT_POLICIES, COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, CSI_DRIVERS, CSI_NODES,
@@ -17,7 +17,8 @@ use berth_api::resource::{
 };
 use berth_client::call::{self, CallError};
 use berth_client::connect::{self, ConnectError, Connection};
-use berth_client::watch::{ListError, Pages, WatchOptions};
+use berth_client::version::server_version;
+use berth_client::watch::{ListError, Pages, WatchOptions, is_missing};
 use berth_console_server::live::Source;
 use berth_input::inventory::{InputError, Inventory};
 use berth_mirror::{NodeParser, PodParser};
@@ -62,6 +63,7 @@ const RESOURCES: &[(Resource, bool)] = &[
     (DAEMON_SETS, false),
     (JOBS, false),
     (DEVICE_CLASSES, false),
+    (DEVICE_TAINT_RULES, false),
     (RESOURCE_SLICES, false),
     (RESOURCE_CLAIMS, false),
     (RESOURCE_CLAIM_TEMPLATES, false),
@@ -137,7 +139,7 @@ impl LiveCluster {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         runtime.map_err(LiveError::Runtime)?.block_on(async {
             let (client, server) = self.connect().await?;
-            inventory.server_version = server_version(&client).await;
+            inventory.server_version = server_version(&client).await.ok().flatten();
             read(&client, &server, inventory, progress).await
         })
     }
@@ -164,9 +166,9 @@ impl LiveCluster {
     }
 
     /// The version of the API server; none if it does not answer.
-    pub fn server_version(&self) -> Option<KubernetesVersion> {
+    pub fn server_version(&self) -> Option<ServerVersion> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-        runtime.block_on(async { server_version(&self.connect().await.ok()?.0).await })
+        runtime.block_on(async { server_version(&self.connect().await.ok()?.0).await.ok().flatten() })
     }
 
     async fn connect(&self) -> Result<(kube::Client, String), LiveError> {
@@ -189,11 +191,6 @@ impl LiveCluster {
         }
         Ok(client)
     }
-}
-
-async fn server_version(client: &kube::Client) -> Option<KubernetesVersion> {
-    let version: Value = call::json(client, call::get("/version"), TIMEOUT).await.ok()?;
-    KubernetesVersion::of_server(version["major"].as_str()?, version["minor"].as_str()?)
 }
 
 /// What a console follows: these resources, and events.
@@ -235,7 +232,7 @@ pub async fn read(
                 progress.inc(texts.len() as u64);
                 for text in texts {
                     let source = SourceLocation { item: Some(n_items), ..place.clone() };
-                    add(&text, resource, source, inventory, &mut parsers)?;
+                    add(&text, &resource, source, inventory, &mut parsers)?;
                     n_items += 1;
                 }
             }
@@ -247,9 +244,9 @@ pub async fn read(
 /// A list as it is read.
 enum ListEvent {
     /// It begins with about so many objects, or begins again, or ends with an error: what was read of it does not count.
-    Begun(&'static Resource, usize),
+    Begun(Resource, usize),
     /// The JSON of the objects of a page.
-    Page(&'static Resource, Vec<Bytes>),
+    Page(Resource, Vec<Bytes>),
 }
 
 /// Adds an object of a list. Those that cannot be read are added as any object: the error then names the field.
@@ -276,7 +273,7 @@ fn add(
     inventory.add_item(resource, text, source)
 }
 
-/// Lists all resources, one after the other. Returns warnings.
+/// Lists all resources in the first version that the server has, one after the other. Returns warnings.
 async fn list_all(
     client: kube::Client,
     server: String,
@@ -285,15 +282,22 @@ async fn list_all(
 ) -> Result<Vec<String>, LiveError> {
     let mut warnings = Vec::new();
     for (resource, required) in resources {
-        let listed = list(&client, resource, &events).await;
-        if listed.is_err() {
+        let mut listed = Ok(());
+        let mut is_unknown = false;
+        for version in resource.versions() {
+            listed = pages(&client, version, &events).await;
+            let Err(error) = &listed else { break };
             // An error if the receiver is gone, which needs no more; here and below.
-            _ = events.send(ListEvent::Begun(resource, 0)).await;
+            _ = events.send(ListEvent::Begun(version, 0)).await;
+            is_unknown = is_missing(&client, &version.path(""), error.code(), TIMEOUT).await;
+            if !is_unknown {
+                break;
+            }
         }
         match listed {
             Ok(()) => {}
             // Many clusters do not have these resources.
-            Err(error) if OFTEN_MISSING.contains(resource) && error.code() == Some(404) => {}
+            Err(_) if OFTEN_MISSING.contains(resource) && is_unknown => {}
             Err(error) if !required && matches!(error.code(), Some(403 | 404)) => {
                 warnings.push(format!("{server}: {error}: continuing without these objects"));
             }
@@ -303,28 +307,14 @@ async fn list_all(
     Ok(warnings)
 }
 
-/// Lists a resource, in the newest version that the server has.
-async fn list(
-    client: &kube::Client,
-    resource: &'static Resource,
-    events: &mpsc::Sender<ListEvent>,
-) -> Result<(), ListError> {
-    let mut options = WatchOptions { page_size: PAGE_SIZE, ..WatchOptions::of(resource) };
-    match pages(client, resource, &options, events).await {
-        Err(error) if error.code() == Some(404) && options.change_version() => {
-            pages(client, resource, &options, events).await
-        }
-        listed => listed,
-    }
-}
-
+/// Lists a resource in its version.
 async fn pages(
     client: &kube::Client,
-    resource: &'static Resource,
-    options: &WatchOptions,
+    resource: Resource,
     events: &mpsc::Sender<ListEvent>,
 ) -> Result<(), ListError> {
-    let mut pages = Pages::new(client, options);
+    let options = WatchOptions { page_size: PAGE_SIZE, ..WatchOptions::new(resource.path("")) };
+    let mut pages = Pages::new(client, &options);
     while let Some(page) = pages.next_texts().await? {
         if pages.is_first() {
             _ = events.send(ListEvent::Begun(resource, page.len().saturating_add(pages.n_remaining()))).await;

@@ -311,7 +311,7 @@ mod tests {
             ("schedulingGroup: {podGroupName: pg}, ", "schedulingGroup: {podGroupName: other}, ");
         let group = |name: &str| {
             format!(
-                "---\n{{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {{name: {name}}}, \
+                "---\n{{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {{name: {name}}}, \
                  spec: {{schedulingPolicy: {{gang: {{minCount: 2}}}}}}}}\n"
             )
         };

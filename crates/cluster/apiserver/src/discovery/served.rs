@@ -12,7 +12,7 @@ pub(super) struct Served<'c> {
 
 impl<'c> Served<'c> {
     fn iter(self) -> impl Iterator<Item = &'static Resource> + use<'c> {
-        let enabled = RESOURCES.iter().filter(move |resource| resource.is_enabled(self.gates));
+        let enabled = RESOURCES.iter().filter(move |resource| resource.is_discoverable(self.gates));
         enabled.chain(&METRICS).chain(self.custom).copied()
     }
 

@@ -81,6 +81,7 @@ fn needed(kind: &str) -> (&'static str, Value) {
             let reference = json!({"workloadName": "w", "templateName": "t"});
             ("sample", json!({"spec": {"workloadRef": reference, "schedulingPolicy": {"basic": {}}}}))
         }
+        "DeviceTaintRule" => ("sample", json!({"spec": {"taint": {"key": "a", "effect": "NoSchedule"}}})),
         "PodTemplate" => ("sample", json!({"template": template})),
         "PriorityLevelConfiguration" => ("sample", json!({"spec": {"type": "Exempt"}})),
         "ReplicationController" => {

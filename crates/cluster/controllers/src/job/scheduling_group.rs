@@ -1,8 +1,10 @@
-//! The PodGroup of a Job whose pods all run at once: the gate `WorkloadWithJob` of Kubernetes 1.36.
+//! The PodGroup of a Job, with the gate `WorkloadWithJob`: in Kubernetes 1.36 a gang, if all its pods run at once; since 1.37 what
+//! `spec.scheduling` says, by default a basic group, if no other controller owns the Job.
 //!
 //! The controller creates a Workload and a PodGroup before the first pod of the Job. The garbage collector deletes both with
 //! the Job. A Job that has pods without a group stays without one.
 
+use berth_api::feature_gates::KubernetesVersion::{self, V1_36};
 use berth_api::object::group::{GROUP_ANNOTATION, POD_GROUP_LABEL};
 use berth_api::object::{NamespacedName, OwnerReference};
 use berth_api::resource::{JOBS, POD_GROUPS, Resource, WORKLOADS};
@@ -28,10 +30,11 @@ impl Jobs {
         about: &Reference,
         is_new: bool,
     ) -> Result<Option<String>, CallError> {
-        if !self.feature_gates.workload_with_job || !is_gang(job) {
+        let version = self.feature_gates.version;
+        if !self.feature_gates.workload_with_job || !is_grouped(job, version) {
             return Ok(None);
         }
-        let (workload, template) = (workload_name(job), template_name(job));
+        let (workload, template) = (workload_name(job), template_name(job, version));
         let group = pod_group_name(&workload, &template);
         if self.owned(&POD_GROUPS, job, &group).await?.is_some() {
             return Ok(Some(group));
@@ -39,22 +42,29 @@ impl Jobs {
         if !is_new {
             return Ok(None);
         }
-        let parallelism = job.parallelism();
-        let object = workload_of(job, &workload, &template);
+        let object = workload_of(job, &workload, template_of(job, &template, version));
         let created = match self.owned(&WORKLOADS, job, &workload).await? {
             Some(created) => created,
             None => {
                 let created =
                     self.control.api.create(&WORKLOADS, &job.metadata.namespace, bytes(&object)).await?;
-                let why =
-                    format!("Created Workload {workload} with gang scheduling (minCount={parallelism})");
+                let why = match version {
+                    V1_36 => {
+                        let min = job.parallelism();
+                        format!("Created Workload {workload} with gang scheduling (minCount={min})")
+                    }
+                    _ => format!("Created Workload {workload} for Job {}", job.metadata.name),
+                };
                 self.control.recorder.normal(about, "WorkloadCreated", why);
                 created
             }
         };
         let object = pod_group_of(job, &group, &created, &object["spec"]["podGroupTemplates"][0]);
         self.control.api.create(&POD_GROUPS, &job.metadata.namespace, bytes(&object)).await?;
-        let why = format!("Created PodGroup {group} for Workload {workload}");
+        let why = match version {
+            V1_36 => format!("Created PodGroup {group} for Workload {workload}"),
+            _ => format!("Created PodGroup {group} for Job {}", job.metadata.name),
+        };
         self.control.recorder.normal(about, "PodGroupCreated", why);
         Ok(Some(group))
     }
@@ -79,26 +89,54 @@ fn bytes(object: &Value) -> Vec<u8> {
     object.to_string().into_bytes()
 }
 
-/// Whether all pods of a Job run at the same time, several of them, and its template names no group.
-fn is_gang(job: &Job) -> bool {
+/// Whether the pods of a Job are a group that its controller makes: its template names none. In 1.36, all its pods run at the same time,
+/// several of them.
+fn is_grouped(job: &Job, version: KubernetesVersion) -> bool {
     let metadata = &job.spec.template["metadata"];
     let names_group = !job.spec.template["spec"]["schedulingGroup"].is_null()
         || !metadata["labels"][POD_GROUP_LABEL].is_null()
         || !metadata["annotations"][GROUP_ANNOTATION].is_null();
-    job.is_indexed()
-        && job.parallelism() > 1
-        && job.spec.completions == Some(job.parallelism())
-        && !names_group
+    let is_group = match version {
+        V1_36 => {
+            let is_at_once = job.spec.completions == Some(job.parallelism());
+            job.is_indexed() && job.parallelism() > 1 && is_at_once
+        }
+        _ => job.metadata.controller().is_none(),
+    };
+    is_group && !names_group
 }
 
-fn workload_of(job: &Job, name: &str, template: &str) -> Value {
+/// The template of the group, as it is stored.
+fn template_of(job: &Job, name: &str, version: KubernetesVersion) -> Value {
     let mut template =
-        json!({"name": template, "schedulingPolicy": {"gang": {"minCount": job.parallelism()}}});
+        json!({"name": name, "schedulingPolicy": {"gang": {"minCount": job.parallelism().max(1)}}});
+    if version > V1_36 {
+        let scheduling = &job.spec.scheduling;
+        let policy = &scheduling["schedulingPolicy"];
+        match &policy["gang"] {
+            Value::Null => template["schedulingPolicy"] = json!({"basic": {}}),
+            gang if !gang["minCount"].is_null() => template["schedulingPolicy"] = json!({ "gang": gang }),
+            _ => {}
+        }
+        for field in ["schedulingConstraints", "resourceClaims"] {
+            if !scheduling[field].is_null() {
+                template[field] = scheduling[field].clone();
+            }
+        }
+        let mode = &scheduling["disruptionMode"];
+        if !mode.is_null() {
+            template["disruptionMode"] = if mode["all"].is_null() { "Pod" } else { "PodGroup" }.into();
+        }
+    }
     // Without it, the group would have the default priority instead of that of its pods.
     let class = &job.spec.template["spec"]["priorityClassName"];
     if class.as_str().is_some_and(|class| !class.is_empty()) {
         template["priorityClassName"] = class.clone();
     }
+    template
+}
+
+fn workload_of(job: &Job, name: &str, template: Value) -> Value {
     let owner = Owner { kind: &JOBS, meta: &job.metadata }.reference();
     json!({
         "apiVersion": WORKLOADS.api_version(), "kind": WORKLOADS.kind,
@@ -136,9 +174,9 @@ fn workload_name(job: &Job) -> String {
     format!("{}-{hash}", cut(&job.metadata.name, MAX_NAME - hash.len() - 1))
 }
 
-/// `JOB-worker-0`. It is a label, which the name of a Job may not be.
-fn template_name(job: &Job) -> String {
-    let suffix = "-worker-0";
+/// `JOB-worker-0`, since 1.37 `JOB-pgt-0`. It is a label, which the name of a Job may not be.
+fn template_name(job: &Job, version: KubernetesVersion) -> String {
+    let suffix = if version == V1_36 { "-worker-0" } else { "-pgt-0" };
     let name = job.metadata.name.replace('.', "-");
     format!("{}{suffix}", cut(&name, MAX_TEMPLATE_NAME - suffix.len()))
 }
@@ -158,6 +196,8 @@ fn cut(name: &str, n_bytes: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use berth_api::feature_gates::KubernetesVersion::V1_37;
+
     use super::*;
 
     fn job(name: &str, spec: Value) -> Job {
@@ -166,12 +206,30 @@ mod tests {
     }
 
     #[test]
+    fn the_scheduling_of_a_job_is_that_of_its_group_since_1_37() {
+        let template = |scheduling: Value| {
+            let spec = json!({"parallelism": 3, "scheduling": scheduling, "template": {}});
+            template_of(&job("j", spec), "t", V1_37)
+        };
+        assert_eq!(template(Value::Null), json!({"name": "t", "schedulingPolicy": {"basic": {}}}));
+        let gang = json!({"schedulingPolicy": {"gang": {}}, "disruptionMode": {"all": {}},
+            "schedulingConstraints": {"topology": [{"key": "rack"}]}});
+        let expected = json!({"name": "t", "schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": "PodGroup",
+            "schedulingConstraints": {"topology": [{"key": "rack"}]}});
+        assert_eq!(template(gang), expected);
+        let smaller = template(json!({"schedulingPolicy": {"gang": {"minCount": 2}}}));
+        assert_eq!(smaller["schedulingPolicy"]["gang"]["minCount"], 2);
+        assert!(is_grouped(&job("j", json!({"template": {}})), V1_37));
+        assert!(!is_grouped(&job("j", json!({"template": {}})), V1_36));
+    }
+
+    #[test]
     fn a_job_is_a_gang_if_all_its_pods_run_at_once() {
         let is_gang = |changes: Value| {
             let mut spec =
                 json!({"completionMode": "Indexed", "parallelism": 3, "completions": 3, "template": {}});
             json_patch::merge(&mut spec, &changes);
-            is_gang(&job("j", spec))
+            is_grouped(&job("j", spec), V1_36)
         };
         assert!(is_gang(json!({})));
         assert!(!is_gang(json!({"completionMode": "NonIndexed"})));
@@ -184,7 +242,7 @@ mod tests {
     #[test]
     fn names_are_stable_and_short_enough() {
         let long = job(&format!("{}.{}", "a".repeat(60), "b".repeat(180)), json!({}));
-        let (workload, template) = (workload_name(&long), template_name(&long));
+        let (workload, template) = (workload_name(&long), template_name(&long, V1_36));
         assert_eq!((workload_name(&long), template.len()), (workload.clone(), 63));
         assert!(!template.contains('.') && template.ends_with("-worker-0"), "{template}");
         let group = pod_group_name(&workload, &template);

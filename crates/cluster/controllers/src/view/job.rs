@@ -30,6 +30,8 @@ berth_api::object_types! {
         pub(crate) template: Value,
         /// `TerminatingOrFailed` (also when empty) or `Failed`.
         pub(crate) pod_replacement_policy: String,
+        /// How its pods are scheduled as a group, if that is set.
+        pub(crate) scheduling: Value,
         /// The name of another controller that manages the Job, if any.
         pub(crate) managed_by: String,
     }

@@ -1,5 +1,6 @@
 //! Jobs.
 
+use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use serde_json::{Value, json};
 
 use super::world::*;
@@ -117,7 +118,7 @@ async fn an_indexed_job_becomes_a_gang_behind_its_feature_gate() {
     world.end().await;
 
     let mut options = options();
-    options.feature_gates.workload_with_job = true;
+    options.feature_gates = FeatureGates { workload_with_job: true, ..KubernetesVersion::V1_36.into() };
     let world = World::with(1, options).await;
     let made = world.create(JOBS, &job("run", spec)).await;
     let pods = world.until_listed("three pods", PODS, |pods| pods.len() == 3).await;

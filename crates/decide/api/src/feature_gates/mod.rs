@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::syntax::similar::nearest;
 
-pub use self::version::{ChangeRow, KubernetesVersion, VersionChange};
+pub use self::version::{ChangeRow, KubernetesVersion, ServerVersion, VersionChange};
 
 /// One gate a line, by name: `NAME STATE STATE STATE[: what Berth does]`, with the state in each version: `.` if it does not exist, else its
 /// stage with `+` (on) or `-`, and `!` if it is locked.

@@ -5,7 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use super::KubernetesVersion::{V1_36, V1_37, V1_38};
-use super::{ChangeRow, FeatureGate, FeatureGates, GateSetting, GateState, KubernetesVersion, VersionChange};
+use super::{
+    ChangeRow, FeatureGate, FeatureGates, GateSetting, GateState, KubernetesVersion, ServerVersion,
+    VersionChange,
+};
 
 fn gates(version: KubernetesVersion, text: &str) -> Vec<&'static str> {
     let settings: Vec<_> = text.split(',').map(|pair| GateSetting::parse(pair).expect("a setting")).collect();
@@ -55,11 +58,13 @@ fn versions_are_read_as_users_and_servers_write_them() {
         let error = text.parse::<KubernetesVersion>().unwrap_err();
         assert_eq!(error, "supported versions are 1.36, 1.37, 1.38", "{text}");
     }
-    for (minor, expected) in
-        [("37", Some(V1_37)), ("38+", Some(V1_38)), ("41", Some(V1_38)), ("29", Some(V1_36)), ("x", None)]
+    for (minor, expected, is_supported) in
+        [("37", V1_37, true), ("38+", V1_38, true), ("41", V1_38, false), ("29", V1_36, false)]
     {
-        assert_eq!(KubernetesVersion::of_server("1", minor), expected, "{minor}");
+        let version = ServerVersion::parse("1", minor).unwrap();
+        assert_eq!((version.nearest, version.warning().is_none()), (expected, is_supported), "{minor}");
     }
+    assert_eq!(ServerVersion::parse("1", "x"), None);
 }
 
 #[test]

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[allow(missing_docs, reason = "the names say all")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub enum KubernetesVersion {
-    #[default]
     #[serde(rename = "1.36")]
     V1_36,
+    #[default]
     #[serde(rename = "1.37")]
     V1_37,
     #[serde(rename = "1.38")]
@@ -37,14 +37,36 @@ impl KubernetesVersion {
     pub const fn has(self, change: VersionChange) -> bool {
         self as u8 >= change.row().from as u8
     }
+}
 
-    /// The version of a server, from the `major` and `minor` that it reports (`1` and `37+`); the nearest one for others.
-    pub fn of_server(major: &str, minor: &str) -> Option<KubernetesVersion> {
+/// The version that a server reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerVersion {
+    minor: u32,
+    /// The one that counts: its own, or the nearest.
+    pub nearest: KubernetesVersion,
+}
+
+impl ServerVersion {
+    /// From its `major` and `minor` (`1` and `37+`); none for others.
+    pub fn parse(major: &str, minor: &str) -> Option<ServerVersion> {
         let minor: u32 = minor.trim_end_matches('+').parse().ok().filter(|_| major == "1")?;
-        Some(match minor {
+        let nearest = match minor {
             ..=36 => KubernetesVersion::V1_36,
             37 => V1_37,
             38.. => V1_38,
+        };
+        Some(ServerVersion { minor, nearest })
+    }
+
+    /// What users should know if its own version is none of those that Berth decides as.
+    pub fn warning(self) -> Option<String> {
+        let ServerVersion { minor, nearest } = self;
+        (nearest.name() != format!("1.{minor}")).then(|| {
+            format!(
+                "the server has Kubernetes 1.{minor}: it is not supported, and decisions are those of {nearest}; --kubernetes selects \
+                 another version"
+            )
         })
     }
 }
@@ -86,6 +108,8 @@ pub enum VersionChange {
     CapacityInFormatOfStep,
     GatedNomination,
     GroupAgreement,
+    GroupsPreempt,
+    BasicGroups,
     EmptySpreadSelector,
     EmptyBudgetSelector,
     AllWithUnusablePool,
@@ -174,6 +198,18 @@ const ROWS: &[ChangeRow] = &[
         Some(139_920),
         V1_37,
         "Pods of a group with other schedulers, priorities or preemption policies keep the group from being placed",
+    ),
+    row(
+        GroupsPreempt,
+        None,
+        V1_37,
+        "Groups with a topology preempt pods, and their pods count as more important than single ones of the same priority",
+    ),
+    row(
+        BasicGroups,
+        None,
+        V1_37,
+        "The pods of a basic group are decided together, as many as fit, and the group has a condition; they were decided one by one",
     ),
     row(
         EmptySpreadSelector,

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use berth_api::object::NamespacedName;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::member::Member;
-use super::{Deciding, Group, domains_in_turn, order};
+use super::{Deciding, Group, GroupOutcome, domains_in_turn, order};
 use crate::decision::{self, Outcome};
 use crate::preemption::{self, DisruptionBudget, Leaving, Preemption, Victims};
 use crate::state::device::ReleasedClaims;
@@ -22,7 +22,7 @@ use crate::view::rejections::RejectionViews;
 pub struct GroupVictims {
     /// For each member the node that it then fits on; none for members beyond the required number that do not fit.
     pub nodes: Vec<Option<String>>,
-    /// The pods to be evicted, at least one; or those that are waited for.
+    /// The pods to be evicted, at least one, the most important first; or those that are waited for.
     pub victims: Vec<NamespacedName>,
     /// How many of them are protected by a budget that does not allow it.
     pub n_pdb_violations: usize,
@@ -32,20 +32,40 @@ pub struct GroupVictims {
 
 /// Which pods have to be evicted so that a group fits that was not placed.
 ///
-/// Members are decided one after another; an unschedulable one gets the victims that a single pod would get. Victims that a later
-/// member made superfluous are then reprieved, as in kube-scheduler first those that a budget protects, then the others, each time
-/// the most important first. Of the domains where that ends with a valid placement, the one with the fewest violations of budgets
-/// is chosen, then the one with the fewest victims, then the first.
+/// As in kube-scheduler, the group is placed once in the cluster without all pods that it may preempt. Of these, as many as possible then
+/// stay: first those that a budget protects, then the others, each time the most important first. Groups for which claims of devices are
+/// deallocated are [searched for](search) instead: devices are not given back one by one.
 pub(crate) fn preempt(
-    by: Deciding<'_>,
+    mut by: Deciding<'_>,
     group: &Group<'_>,
     budgets: &[DisruptionBudget],
 ) -> Option<GroupVictims> {
-    search(by, group, budgets, Leaving::Evicted)
+    let frees_devices = || group.members.iter().any(|pod| preemption::frees_devices(by.state, pod));
+    if group.composite.is_none() && frees_devices() {
+        return search(by, group, budgets, Leaving::Evicted);
+    }
+    if !group.members.iter().all(|pod| pod.preempts && preemption::is_enabled(by.state, pod)) {
+        return None;
+    }
+    let priority = group.members.iter().map(|pod| pod.precedence.priority).min()?;
+    let order = order(by.state, group.members);
+    let mut trial = Trial::new(&mut by, Leaving::Evicted, budgets);
+    trial.evict_all_below(priority);
+    let Deciding { state, views, rejections, nominations, domains } = &mut *trial.by;
+    let outcome = super::decide(Deciding { state, views, rejections, nominations, domains }, group);
+    let mut fits = false;
+    if let GroupOutcome::Placed { members, .. } = outcome {
+        fits = true;
+        for i in &order {
+            trial.put(group.members[*i].clone(), members[*i].clone());
+        }
+        trial.reprieve();
+    }
+    let found = trial.end(&order, budgets);
+    (fits && !found.victims.is_empty()).then_some(found)
 }
 
-/// Where a group fits once running pods of lower or equal priority have ended: all but `staying`. Chosen as by
-/// [`preempt`].
+/// Where a group fits once running pods of lower or equal priority have ended: all but `staying`.
 pub(crate) fn reserve(
     by: Deciding<'_>,
     group: &Group<'_>,
@@ -70,6 +90,9 @@ pub(crate) fn reserve(
     found
 }
 
+/// Members are decided one after another; an unschedulable one gets the victims that a single pod would get. Victims that a later
+/// member made superfluous are then reprieved. Of the domains where that ends with a valid placement, the one with the fewest violations
+/// of budgets is chosen, then the one with the fewest victims, then the first.
 fn search(
     mut by: Deciding<'_>,
     group: &Group<'_>,
@@ -82,15 +105,7 @@ fn search(
     let cost = |found: &GroupVictims| (found.n_pdb_violations, found.victims.len());
     for domain in domains_in_turn(&by, group, first) {
         let members = Member::all(by.state, group.members, &order, &domain);
-        let mut trial = Trial {
-            by: &mut by,
-            leaving,
-            budgets: budgets.to_vec(),
-            placed: Vec::new(),
-            evicted: Vec::new(),
-            released: ReleasedClaims::default(),
-            found: Vec::new(),
-        };
+        let mut trial = Trial::new(&mut by, leaving, budgets);
         let fits = trial.run(&members, group.min);
         if fits {
             trial.reprieve();
@@ -109,6 +124,7 @@ struct Evicted {
     node: Arc<str>,
     /// Its group, if that is evicted as a whole.
     group: Option<GroupId>,
+    ranks_as_group: bool,
     violates_budget: bool,
 }
 
@@ -125,7 +141,51 @@ struct Trial<'a, 'b> {
     found: Vec<Victims>,
 }
 
-impl Trial<'_, '_> {
+impl<'a, 'b> Trial<'a, 'b> {
+    fn new(by: &'a mut Deciding<'b>, leaving: Leaving, budgets: &[DisruptionBudget]) -> Trial<'a, 'b> {
+        Trial {
+            by,
+            leaving,
+            budgets: budgets.to_vec(),
+            placed: Vec::new(),
+            evicted: Vec::new(),
+            released: ReleasedClaims::default(),
+            found: Vec::new(),
+        }
+    }
+
+    /// Removes all pods of a lower priority; those of a group that is disrupted as a whole if that is the priority of each.
+    fn evict_all_below(&mut self, priority: i32) {
+        let state = &*self.by.state;
+        let is_lower = |id: &PodId| state.pods.get(*id).precedence.priority < priority;
+        let may_leave = |id: &PodId| match state.groups.as_a_whole(state.pods.get(*id).group) {
+            Some(group) => state.groups.members(group).all(|member| is_lower(&member)),
+            None => is_lower(id),
+        };
+        let running = state.nodes.iter().flat_map(|(_, node)| &node.pods).copied();
+        let victims = preemption::pods_by_importance(state, running.filter(may_leave));
+        let violations = DisruptionBudget::use_up(&mut self.budgets, state, &victims);
+        for (victim, violates_budget) in victims.into_iter().zip(violations) {
+            self.evict(victim, violates_budget);
+        }
+    }
+
+    fn evict(&mut self, victim: PodId, violates_budget: bool) {
+        let state = &mut *self.by.state;
+        let group = state.groups.as_a_whole(state.pods.get(victim).group);
+        let ranks_as_group = state.ranks_as_group(victim);
+        // Members of a group may leave from other nodes.
+        let node = state.symbols.shared_text(state.pods.get(victim).node_name);
+        let pod = state.as_pending(victim);
+        state.remove_record(victim);
+        self.evicted.push(Evicted { pod, node, group, ranks_as_group, violates_budget });
+    }
+
+    fn put(&mut self, pod: PreparedPod, outcome: Outcome) {
+        self.by.assign(&pod, &outcome, true);
+        self.placed.push((pod, outcome));
+    }
+
     fn run(&mut self, members: &[Member], min: usize) -> bool {
         let mut n_placed = 0;
         for (at, member) in members.iter().enumerate() {
@@ -166,16 +226,13 @@ impl Trial<'_, '_> {
         let violations = DisruptionBudget::use_up(&mut self.budgets, state, &victims);
         let frees_devices = preemption::frees_devices(state, pod);
         for (victim, violates_budget) in victims.into_iter().zip(violations) {
-            let group = state.groups.as_a_whole(state.pods.get(victim).group);
-            // Members of a group may leave from other nodes.
-            let node = state.symbols.shared_text(state.pods.get(victim).node_name);
-            let pod = state.as_pending(victim);
-            state.remove_record(victim);
-            if let Some(devices) = pod.devices.as_ref().filter(|_| frees_devices) {
-                state.release_claims(devices, &mut self.released);
+            self.evict(victim, violates_budget);
+            let devices = self.evicted.last().and_then(|evicted| evicted.pod.devices.as_ref());
+            if let Some(devices) = devices.filter(|_| frees_devices) {
+                self.by.state.release_claims(devices, &mut self.released);
             }
-            self.evicted.push(Evicted { pod, node, group, violates_budget });
         }
+        let Deciding { state, nominations, .. } = &mut *self.by;
         let node = state.find_node(&found.node);
         let placed = node.and_then(|node| decision::decide_on(state, nominations, pod, node));
         self.found.push(found);
@@ -184,7 +241,7 @@ impl Trial<'_, '_> {
 
     /// Takes victims back without which the members fit as well. Devices of victims are not given back one by one.
     fn reprieve(&mut self) {
-        if self.evicted.iter().any(|evicted| evicted.pod.devices.is_some()) {
+        if !self.released.is_empty() {
             return;
         }
         let mut units: Vec<Vec<Evicted>> = Vec::new();
@@ -202,9 +259,14 @@ impl Trial<'_, '_> {
             let precedence = || unit.iter().map(|evicted| evicted.pod.precedence);
             let priority = precedence().map(|precedence| precedence.priority).max();
             let started = precedence().map(|precedence| precedence.started).min();
-            (Reverse(protected), Reverse(priority), Reverse(unit[0].group.is_some()), Reverse(n), started)
+            (Reverse(protected), Reverse(priority), Reverse(unit[0].ranks_as_group), Reverse(n), started)
         });
+        let are_local = self.placed.iter().all(|(pod, _)| self.is_decided_by_its_node(pod));
         for unit in units {
+            let is_local = |evicted: &Evicted| {
+                self.by.state.rule_sets.get(evicted.pod.rule_set).required_anti_affinity.is_empty()
+            };
+            let is_local = are_local && unit.iter().all(is_local);
             for Evicted { pod, node, .. } in &unit {
                 self.by.state.assign(pod, node);
             }
@@ -213,12 +275,22 @@ impl Trial<'_, '_> {
                 unit.iter().any(|evicted| placed.1.node() == Some(&*evicted.node))
             };
             let near = self.placed.iter().filter(is_near);
-            let far = self.placed.iter().filter(|placed| !is_near(placed));
+            let far = self.placed.iter().filter(|placed| !is_local && !is_near(placed));
             if self.by.broken(near.chain(far).map(|(pod, outcome)| (pod, outcome))).is_some() {
                 unit.iter().for_each(|evicted| self.by.state.forget(&evicted.pod));
                 self.evicted.extend(unit);
             }
         }
+    }
+
+    /// Whether pods on other nodes make no difference to a pod, but by their own rules.
+    fn is_decided_by_its_node(&self, pod: &PreparedPod) -> bool {
+        let rules = self.by.state.rule_sets.get(pod.rule_set);
+        pod.volumes.is_none()
+            && pod.devices.is_none()
+            && rules.required_affinity.is_empty()
+            && rules.required_anti_affinity.is_empty()
+            && self.by.state.spread_of(pod).is_empty()
     }
 
     /// Takes everything back.
@@ -233,20 +305,15 @@ impl Trial<'_, '_> {
             self.by.state.assign(pod, node);
         }
         let state = &*self.by.state;
-        let is_evicted: FxHashSet<PodId> = self
-            .evicted
-            .iter()
-            .filter_map(|Evicted { pod, .. }| state.pods.find(pod.namespace, &pod.name))
-            .collect();
-        let victims = self.found.iter().flat_map(|found| &found.victims);
-        let victims: Vec<(PodId, &NamespacedName)> = victims
-            .filter_map(|name| Some((state.find_pod(name.namespace(), name.name())?, name)))
-            .filter(|(id, _)| is_evicted.contains(id))
-            .collect();
-        let ids: Vec<PodId> = victims.iter().map(|(id, _)| *id).collect();
+        let evicted = self.evicted.iter().filter_map(|e| state.pods.find(e.pod.namespace, &e.pod.name));
+        let ids = preemption::pods_by_importance(state, evicted);
         let violations = DisruptionBudget::use_up(&mut budgets.to_vec(), state, &ids);
         let n_pdb_violations = violations.into_iter().filter(|violates| *violates).count();
-        let victims = victims.into_iter().map(|(_, name)| name.clone()).collect();
+        let name = |id: PodId| {
+            let pod = state.pods.get(id);
+            NamespacedName::new(state.symbols.text(pod.namespace), &pod.name)
+        };
+        let victims = ids.into_iter().map(name).collect();
         let mut nominations: Vec<_> = self.found.into_iter().flat_map(|found| found.nominations).collect();
         nominations.sort_unstable();
         nominations.dedup();

@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 use self::across::MAX_STEPS;
 use self::budget::Budgets;
 use self::candidates::NOT_HELPFUL;
-pub(crate) use self::victims::depends_on_pods;
 use self::victims::{Found, NodeVictims, Search};
+pub(crate) use self::victims::{depends_on_pods, pods_by_importance};
 use crate::cycle::context::{Context, CycleState};
 use crate::cycle::nomination::Nominations;
 use crate::cycle::what_if::RelevantMatchers;
@@ -209,7 +209,7 @@ pub(crate) fn may_preempt_on(state: &State, pod: &PreparedPod, node: NodeId) -> 
         && (state.nodes.get(node).pods.iter().any(is_lower) || across_nodes())
 }
 
-fn is_enabled(state: &State, pod: &PreparedPod) -> bool {
+pub(crate) fn is_enabled(state: &State, pod: &PreparedPod) -> bool {
     let profile = state.rule_sets.get(pod.rule_set).key.profile;
     profile.is_some_and(|i| state.profiles[i].profile.preemption)
 }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 
 use berth_input::config::Plugin;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::Leaving;
@@ -49,8 +50,7 @@ impl Unit {
     pub(super) fn importance(&self, state: &State) -> (Reverse<i32>, Reverse<usize>, i64) {
         let precedence = || self.pods().map(|id| state.pods.get(id).precedence);
         let priority = precedence().map(|p| p.priority).max().unwrap_or(i32::MIN);
-        let group = self.pods().next().and_then(|id| state.pods.get(id).group);
-        let is_group = state.groups.as_a_whole(group).is_some();
+        let is_group = self.pods().next().is_some_and(|pod| state.ranks_as_group(pod));
         let n_pods = if is_group { 1 + self.pods().count() } else { 0 };
         (Reverse(priority), Reverse(n_pods), precedence().map(|p| p.started).min().unwrap_or(i64::MAX))
     }
@@ -139,6 +139,26 @@ pub(super) fn by_importance(state: &State, a: &PodRecord, b: &PodRecord) -> Orde
     let text = |namespace| state.symbols.text(namespace);
     let rank = |p: &PodRecord| (Reverse(p.precedence.priority), p.precedence.started);
     rank(a).cmp(&rank(b)).then_with(|| (text(a.namespace), &a.name).cmp(&(text(b.namespace), &b.name)))
+}
+
+/// Pods by the importance of what leaves at once: single pods, and groups that are disrupted as a whole.
+pub(crate) fn pods_by_importance(state: &State, pods: impl Iterator<Item = PodId>) -> Vec<PodId> {
+    let mut units: Vec<Unit> = Vec::new();
+    let mut of_group: FxHashMap<GroupId, usize> = FxHashMap::default();
+    for pod in pods {
+        let n = units.len();
+        let group = state.groups.as_a_whole(state.pods.get(pod).group);
+        let at = group.map_or(n, |group| *of_group.entry(group).or_insert(n));
+        match units.get_mut(at) {
+            Some(unit) => unit.here.push(pod),
+            None => units.push(Unit { here: SmallVec::from([pod]), elsewhere: Vec::new() }),
+        }
+    }
+    for unit in &mut units {
+        unit.here.sort_by_cached_key(|id| name(state, *id));
+    }
+    units.sort_by_cached_key(|unit| (unit.importance(state), unit.here.first().map(|id| name(state, *id))));
+    units.iter().flat_map(Unit::pods).collect()
 }
 
 pub(super) fn name(state: &State, pod: PodId) -> (&str, &str) {

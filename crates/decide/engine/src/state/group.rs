@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use berth_api::object::group::TopologyLevel;
+use berth_api::feature_gates::VersionChange;
+use berth_api::object::group::{GroupKind, TopologyLevel};
 use berth_api::object::{GroupKey, Pod, PodGroup};
 use rustc_hash::FxHashMap;
 
@@ -123,6 +124,14 @@ impl Groups {
 }
 
 impl State {
+    /// Whether a pod counts as a group where victims are ranked: if its group is disrupted as a whole, and since 1.37 also otherwise.
+    pub(crate) fn ranks_as_group(&self, pod: PodId) -> bool {
+        let group = self.pods.get(pod).group;
+        let is_pod_group = |group: GroupId| self.groups.key(group).kind == GroupKind::Scheduling;
+        let all_rank = self.settings.config.feature_gates.has(VersionChange::GroupsPreempt);
+        self.groups.as_a_whole(group).is_some() || all_rank && group.is_some_and(is_pod_group)
+    }
+
     pub(super) fn membership(&self, pod: &Pod) -> Option<Membership> {
         let key = GroupKey::of(pod, self.settings.extensions)?;
         Some(Membership { key: Arc::new(key), priority: pod.spec.priority.unwrap_or(0) })

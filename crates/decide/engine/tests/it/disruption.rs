@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::group::GroupKind;
 use berth_api::object::group::TopologyLevel;
 use berth_api::object::{GroupKey, NamespacedName, Pod};
@@ -14,7 +15,7 @@ use berth_testkit::generate::Random;
 use berth_testkit::naive::{Options, World, check_node};
 use berth_testkit::text;
 
-use crate::common::{admitted, cluster};
+use crate::common::{admitted, cluster, with_gates};
 
 fn key(name: &str) -> GroupKey {
     GroupKey { kind: GroupKind::Scheduling, name: NamespacedName::new("default", name) }
@@ -28,8 +29,12 @@ fn with_priority(priority: i32) -> GroupDisruption {
 
 /// The victims of the first waiting pod with these groups: `node: victims`, with `!` for each budget violated; or the message.
 fn victims(text: &str, groups: &[(&str, GroupDisruption)]) -> String {
+    victims_in(KubernetesVersion::default(), text, groups)
+}
+
+fn victims_in(version: KubernetesVersion, text: &str, groups: &[(&str, GroupDisruption)]) -> String {
     let world = text::world(text);
-    let mut cluster = cluster(&world, Settings::default());
+    let mut cluster = cluster(&world, with_gates(version.into()));
     groups.iter().for_each(|(name, disruption)| cluster.set_group(&key(name), disruption.clone()));
     victims_of_waiting(&mut cluster, &world)
 }
@@ -94,8 +99,10 @@ fn on_a_node_groups_are_reprieved_before_pods_of_the_same_priority() {
         "node a cpu=2\npod default/p on a cpu=1 started:10
         pod default/g1 on a cpu=500m group:g started:20\npod default/g2 on a cpu=500m group:g started:20\n{HIGH}"
     );
-    assert_eq!(victims(&text, &[]), "a: g1 g2", "the later start");
-    assert_eq!(victims(&text, &[("g", WHOLE)]), "a: p");
+    let in_1_36 = |groups| victims_in(KubernetesVersion::V1_36, &text, groups);
+    assert_eq!(in_1_36(&[]), "a: g1 g2", "the later start");
+    assert_eq!(in_1_36(&[("g", WHOLE)]), "a: p");
+    assert_eq!(victims(&text, &[]), "a: p", "each pod of a group counts as one");
 }
 
 #[test]

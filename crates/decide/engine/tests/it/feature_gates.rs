@@ -1,6 +1,7 @@
 //! The features of Kubernetes 1.36 that gates turn on, from the sentences of their enhancements.
 
 use berth_api::feature_gates::FeatureGates;
+use berth_api::feature_gates::KubernetesVersion::V1_36;
 use berth_engine::{NodeEvaluation, Settings};
 use berth_input::config::Plugin;
 use berth_testkit::text;
@@ -80,7 +81,7 @@ fn a_node_without_a_required_driver_is_rejected() {
             let lines = format!("{lines}\n{installed}");
             assert_eq!(placed_with(limit_scaling(), &format!("{lines}\n{pod}")), "p=b");
         }
-        assert_eq!(placed_with(Settings::default(), &format!("{lines}\n{pod}")), "p=a");
+        assert_eq!(placed_with(with_gates(V1_36.into()), &format!("{lines}\n{pod}")), "p=a");
         let optional = lines.replace("csidriver drv required", "csidriver drv");
         assert_eq!(placed_with(limit_scaling(), &format!("{optional}\n{pod}")), "p=a");
     }

@@ -279,8 +279,9 @@ fn small_groups_are_placed_whenever_they_can_be() {
                 let members: Vec<_> = pods.iter().map(|pod| cluster.prepare(pod)).collect();
                 let group = Group { members: &members, min, levels, composite: None };
                 let found = cluster.preempt_group(&group, &[]);
-                // All running pods have a lower priority, so that those that can be evicted can be waited for.
-                assert_eq!(cluster.reserve_group(&group, &[]), found, "seed {seed}\n{text}");
+                // All running pods have a lower priority, so that those that can be waited for can be evicted.
+                let room = cluster.reserve_group(&group, &[]);
+                assert!(room.is_none() || found.is_some(), "seed {seed}\n{text}");
                 let Some(found) = found else { continue };
                 assert_eq!(cluster.preempt_group(&group, &[]), Some(found.clone()), "seed {seed}\n{text}");
                 *counts.entry("preempting").or_default() += 1;

@@ -11,7 +11,7 @@ use super::entry::{Entry, InputError, NOT_AN_OBJECT};
 use super::workload::{Workload, WorkloadSpec};
 use crate::expand::changes_template;
 use crate::policy::PlacementPolicy;
-use berth_api::feature_gates::KubernetesVersion;
+use berth_api::feature_gates::ServerVersion;
 use berth_api::object::device::ResourceClaimStatus;
 use berth_api::object::group::{CompositePodGroup, GroupWorkload, PodGroup};
 use berth_api::object::{
@@ -37,7 +37,7 @@ pub struct Inventory {
     /// Limit of the pods that the workloads expand to [default: [`MAX_PODS`](crate::expand::MAX_PODS)].
     pub max_pods: Option<i64>,
     /// The version of the server that the objects were read from.
-    pub server_version: Option<KubernetesVersion>,
+    pub server_version: Option<ServerVersion>,
     /// The objects that a later input replaced: kind, namespace and name, in input order.
     pub replaced: Vec<String>,
     pub nodes: Vec<Entry<Node>>,

@@ -17,6 +17,7 @@ const OLD: &[(&str, &[&str], Option<&str>, &str)] = &[
     ("policy/v1beta1", &["PodDisruptionBudget"], Some("1.25"), "policy/v1"),
     ("scheduling.k8s.io/v1alpha1", &["PriorityClass"], Some("1.22"), "scheduling.k8s.io/v1"),
     ("scheduling.k8s.io/v1beta1", &["PriorityClass"], Some("1.22"), "scheduling.k8s.io/v1"),
+    ("scheduling.k8s.io/v1alpha2", &["PodGroup", "Workload"], Some("1.37"), "scheduling.k8s.io/v1beta1"),
     (
         "storage.k8s.io/v1beta1",
         &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"],

@@ -13,6 +13,7 @@ pub(crate) mod device;
 pub(crate) mod dialects_differ;
 pub(crate) mod eviction_annotation;
 pub(crate) mod first_rollout_trap;
+pub(crate) mod kubernetes_version;
 pub(crate) mod label_not_an_integer;
 pub(crate) mod named_node_rejects;
 pub(crate) mod never_first;

@@ -1,6 +1,7 @@
 //! The resources that the API server serves: their names come from [`berth_api::resource`], and this table adds verbs,
 //! subresources, storage, selectable fields and types. Routing, discovery, storage and authorization derive from it.
 
+mod resource_1_37;
 mod row;
 pub(crate) mod scheduling_1_37;
 mod table;

@@ -8,6 +8,8 @@ use k8s_openapi::{NamespaceResourceScope, Resource};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
+use crate::definitions::REFERENCE;
+
 /// Types that are not constructed: they have a name and a schema.
 macro_rules! types {
     ($version:literal, $($(#[$doc:meta])* $name:ident: $schema:expr;)*) => {$(
@@ -133,6 +135,67 @@ pub(crate) fn add_gated_fields(spec: &mut Value) {
     spec["properties"]["parentCompositePodGroupName"] = json!({"description": "The CompositePodGroup in the same namespace that it belongs to.", "type": "string"});
     spec["properties"]["preemptionPolicy"] = json!({"description": "Never or PreemptLowerPriority: whether pods are preempted for the group.", "type": "string"});
 }
+
+/// Adds `spec.scheduling` of Jobs, which is behind the gate `WorkloadWithJob`, and its types.
+pub(crate) fn add_job_scheduling(definitions: &mut Map<String, Value>) {
+    let reference = |name: &str| json!({"$ref": format!("{REFERENCE}{name}")});
+    let Some(job) = definitions.get_mut("io.k8s.api.batch.v1.JobSpec") else { return };
+    job["properties"]["scheduling"] = reference(JOB_SCHEDULING);
+    let text = |description: &str| json!({"description": description, "type": "string"});
+    let list = |description: &str, items: Value| json!({"description": description, "type": "array", "items": items});
+    let empty = |description: &str| json!({"description": description, "type": "object"});
+    let min_count = json!({"description": "The required number of pods; by default, the parallelism of the Job.", "type": "integer",
+        "format": "int32"});
+    for (name, description, properties) in [
+        (
+            JOB_SCHEDULING,
+            "How the pods of a Job are scheduled as a group.",
+            json!({
+                "schedulingPolicy": reference(JOB_POLICY),
+                "schedulingConstraints": reference(JOB_CONSTRAINTS),
+                "disruptionMode": reference(JOB_DISRUPTION),
+                "resourceClaims": list("Claims of devices that the pods share.", reference(JOB_CLAIM)),
+            }),
+        ),
+        (
+            JOB_POLICY,
+            "One of the fields is set.",
+            json!({"basic": empty("As many pods as fit."), "gang": reference(JOB_GANG)}),
+        ),
+        (JOB_GANG, "All or nothing.", json!({ "minCount": min_count })),
+        (
+            JOB_CONSTRAINTS,
+            "Constraints on the nodes of the pods.",
+            json!({"topology": list("A topology whose domain the pods share.", reference(JOB_TOPOLOGY))}),
+        ),
+        (JOB_TOPOLOGY, "A topology.", json!({"key": text("A label key of nodes.")})),
+        (
+            JOB_DISRUPTION,
+            "What is disrupted at once. One of the fields is set.",
+            json!({"all": empty("All pods together."), "single": empty("Each pod by itself.")}),
+        ),
+        (
+            JOB_CLAIM,
+            "A claim of devices.",
+            json!({
+                "name": text("The name of the entry."),
+                "resourceClaimName": text("The name of the claim."),
+                "resourceClaimTemplateName": text("The template of the claim."),
+            }),
+        ),
+    ] {
+        let definition = json!({"description": description, "type": "object", "properties": properties});
+        definitions.insert(name.to_owned(), definition);
+    }
+}
+
+const JOB_SCHEDULING: &str = "io.k8s.api.batch.v1.JobSchedulingConfiguration";
+const JOB_POLICY: &str = "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingPolicy";
+const JOB_GANG: &str = "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupGangSchedulingPolicy";
+const JOB_CONSTRAINTS: &str = "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingConstraints";
+const JOB_TOPOLOGY: &str = "io.k8s.api.scheduling.v1alpha3.TopologyConstraint";
+const JOB_DISRUPTION: &str = "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupDisruptionMode";
+const JOB_CLAIM: &str = "io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupResourceClaim";
 
 /// A schema with other properties.
 fn with(mut schema: Schema, change: impl FnOnce(&mut Map<String, Value>)) -> Schema {

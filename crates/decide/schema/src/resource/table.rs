@@ -15,7 +15,7 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistrat
 use schemars::JsonSchema;
 
 use super::row::{CHANGE, GeneratedType, Resource, SelectableField, Storage, Subresource};
-use super::scheduling_1_37;
+use super::{resource_1_37, scheduling_1_37};
 
 /// Namespaces cannot be deleted as a collection.
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
@@ -258,6 +258,7 @@ resources! {
     ROLE_BINDINGS: stored(rbac::RoleBinding) { create_on_update: true }
     ROLES: stored(rbac::Role) {}
     DEVICE_CLASSES: stored(resource::DeviceClass) {}
+    DEVICE_TAINT_RULES: stored(resource_1_37::DeviceTaintRule) { subresources: &[status::<resource_1_37::DeviceTaintRule>()] }
     RESOURCE_CLAIMS: stored(resource::ResourceClaim) { subresources: &[status::<resource::ResourceClaim>()] }
     RESOURCE_CLAIM_TEMPLATES: stored(resource::ResourceClaimTemplate) {}
     RESOURCE_SLICES: stored(resource::ResourceSlice) {

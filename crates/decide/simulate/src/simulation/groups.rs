@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::group_placement::{DomainMembers, FailingMember, GroupMember, GroupPlacement, LevelPlacement};
 use super::state::Simulation;
 use berth_api::object::group::{
-    Agreement, GroupKind, GroupOwner, GroupPart, Hierarchies, PartRules, PodGroup, TopologyLevel,
-    members_of_job, members_of_workload, n_replicas, rank,
+    AgreeingPod, Agreement, GroupKind, GroupOwner, GroupPart, Hierarchies, PartRules, PodGroup,
+    TopologyLevel, members_of_job, members_of_workload, n_replicas, rank,
 };
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Pod};
 use berth_engine::{Group, GroupDisruption, GroupLevel, GroupOutcome, Outcome, PreparedPod, RelaxedPod};
@@ -312,7 +312,7 @@ impl Simulation {
         let running = (0..self.pods.len())
             .filter(|i| self.pods[*i].group.as_ref() == Some(key) && self.pods[*i].node().is_some());
         let all = members.iter().map(|(i, _)| *i).chain(running);
-        agreement.problem(all.map(|i| &self.pods[i].pod))
+        agreement.problem(all.map(|i| AgreeingPod::from(&self.pods[i].pod)))
     }
 
     fn decide_group(

@@ -4,14 +4,18 @@ use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_engine::Settings;
 use berth_input::config::SchedulerConfig;
 use berth_input::inventory::Inventory;
+use berth_simulate::upgrade::Upgrade;
 use berth_simulate::{Simulation, SimulationOptions};
+
+fn options(version: KubernetesVersion) -> SimulationOptions {
+    let config = SchedulerConfig { feature_gates: FeatureGates::from(version), ..SchedulerConfig::default() };
+    let settings = Settings { config, ..Settings::default() };
+    SimulationOptions { settings, ..SimulationOptions::default() }
+}
 
 fn simulated(text: &str, version: KubernetesVersion) -> Simulation {
     let inventory = Inventory::from_text(text).expect("the text is well-formed");
-    let config = SchedulerConfig { feature_gates: FeatureGates::from(version), ..SchedulerConfig::default() };
-    let settings = Settings { config, ..Settings::default() };
-    let options = SimulationOptions { settings, ..SimulationOptions::default() };
-    let mut simulation = Simulation::new(inventory, options).expect("the objects are valid");
+    let mut simulation = Simulation::new(inventory, options(version)).expect("the objects are valid");
     simulation.run(|_, _| ());
     simulation
 }
@@ -269,4 +273,45 @@ metadata: {name: new}
 spec: {resources: {requests: {cpu: 6}}, containers: [{name: c, image: i}]}
 ";
     check("pod-level requests", &pod_level, ["n2 n1", "n2 n1", "n2 n2"]);
+}
+
+fn upgrade(text: &str, from: KubernetesVersion, to: KubernetesVersion) -> Upgrade {
+    let inventory = Inventory::from_text(text).expect("the text is well-formed");
+    Upgrade::new(&inventory, [&options(from), &options(to)]).expect("the objects are valid")
+}
+
+#[test]
+fn an_upgrade_is_answered_by_placement() {
+    use KubernetesVersion::{V1_36, V1_37, V1_38};
+    let constraint = "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {}}],";
+    let text = node("n1", 4)
+        + &node("n2", 1)
+        + &pod("name: old", "1", "nodeName: n1,", "phase: Running")
+        + &pod("name: new", "2", constraint, "");
+    let same = upgrade(&text, V1_36, V1_37);
+    assert!(same.is_harmless() && same.pending.is_empty() && same.rules.is_empty(), "{same:?}");
+    let stuck = upgrade(&text, V1_37, V1_38);
+    let moved: Vec<_> = stuck.pending.iter().map(|pod| (&*pod.name, &pod.from, &pod.to)).collect();
+    assert_eq!(moved, [("new", &Some("n1".to_owned()), &None)]);
+    let rules: Vec<_> = stuck.rules.iter().map(|rule| (rule.number, rule.since, &*rule.objects)).collect();
+    assert_eq!(rules, [(Some(141_340), V1_38, &["Pod default/new".to_owned()][..])]);
+    assert!(!stuck.is_harmless());
+    // The other way, a pod gets a node that it did not have.
+    assert!(upgrade(&text, V1_38, V1_37).is_harmless());
+}
+
+#[test]
+fn an_upgrade_names_objects_whose_api_version_is_gone_and_gates_that_are_on() {
+    use KubernetesVersion::{V1_36, V1_37, V1_38};
+    let group = "---
+{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {name: g}, spec: {schedulingPolicy: {gang: {minCount: 1}}}}
+---
+{apiVersion: resource.k8s.io/v1, kind: DeviceTaintRule, metadata: {name: r}, spec: {taint: {key: k, effect: NoSchedule}}}
+";
+    let found = upgrade(group, V1_36, V1_38);
+    assert_eq!(found.removed.iter().map(|of| &*of.object).collect::<Vec<_>>(), ["PodGroup default/g"]);
+    let gate = found.rules.iter().find(|rule| rule.objects == ["DeviceTaintRule r"]).expect("a gate is on");
+    assert!(gate.change.contains("DRADeviceTaintRules is on") && gate.since == V1_37, "{gate:?}");
+    assert!(!found.is_harmless());
+    assert!(upgrade(group, V1_37, V1_38).is_harmless(), "it is gone already");
 }

@@ -225,7 +225,7 @@ fn the_disruption_mode_and_the_priority_class_of_a_pod_group_count() {
         + &pod("low-a", "low", "nodeName: a,")
         + &pod("low-b", "low", "nodeName: b,")
         + &pod("other", "other", "")
-        + &pod("high", "high", "");
+        + &pod("high", "high", "priorityClassName: urgent,");
     let simulation = simulation(&text).expect("the pods are valid");
     let of = |name: &str| simulation.pod("default", name).expect("it is in the input");
     assert_eq!((of("high").node(), of("high").victims.len()), (Some("a"), 2));

@@ -12,6 +12,7 @@
 
 #![allow(unexpected_cfgs, reason = "cargo-fuzz sets `fuzzing`")]
 
+mod discovery;
 mod ended;
 mod event;
 mod failure;
@@ -25,6 +26,7 @@ mod sink;
 mod stream;
 mod watcher;
 
+pub use discovery::is_missing;
 pub use event::{Event, Line, StreamEvent};
 pub use failure::WatchFailure;
 #[cfg(fuzzing)]

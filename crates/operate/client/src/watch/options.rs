@@ -1,5 +1,6 @@
 //! What to watch, with timeouts and limits.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use berth_api::resource::{Resource, percent_encoded};
@@ -28,8 +29,8 @@ impl Missing {
 pub struct WatchOptions {
     /// Path of the collection, such as `/api/v1/pods` or `/apis/apps/v1/namespaces/default/replicasets`.
     pub path: String,
-    /// Path of the same collection in another version of its group. The watch uses it while the server does not have the first.
-    pub other_version: Option<String>,
+    /// Paths of the same collection in other versions of its group. The watch uses the first one that the server has.
+    pub other_versions: VecDeque<String>,
     /// Field selector, such as `spec.nodeName=node-1`.
     pub field_selector: Option<String>,
     /// Label selector, such as `app=web`.
@@ -66,7 +67,7 @@ impl WatchOptions {
     pub fn new(path: impl Into<String>) -> WatchOptions {
         WatchOptions {
             path: path.into(),
-            other_version: None,
+            other_versions: VecDeque::new(),
             field_selector: None,
             label_selector: None,
             page_size: 500,
@@ -86,11 +87,9 @@ impl WatchOptions {
 
     /// All objects of a resource, in the newest version that the server has.
     pub fn of(resource: &Resource) -> WatchOptions {
-        let path = resource.path("");
-        match resource.newer_version() {
-            Some(newer) => WatchOptions { other_version: Some(path), ..WatchOptions::new(newer.path("")) },
-            None => WatchOptions::new(path),
-        }
+        let mut other_versions: VecDeque<_> = resource.versions().map(|version| version.path("")).collect();
+        let path = other_versions.pop_front().unwrap_or_default();
+        WatchOptions { other_versions, ..WatchOptions::new(path) }
     }
 
     pub fn fields(self, selector: impl Into<String>) -> WatchOptions {
@@ -101,11 +100,10 @@ impl WatchOptions {
         WatchOptions { label_selector: Some(selector.into()), ..self }
     }
 
-    /// Uses the other version from now on; false if there is none.
-    pub fn change_version(&mut self) -> bool {
-        let Some(other) = &mut self.other_version else { return false };
-        std::mem::swap(&mut self.path, other);
-        true
+    /// Uses the next version from now on.
+    pub(super) fn change_version(&mut self) {
+        self.other_versions.push_back(std::mem::take(&mut self.path));
+        self.path = self.other_versions.pop_front().unwrap_or_default();
     }
 
     pub(super) fn report_outage(&self, error: Option<String>) {

@@ -279,6 +279,23 @@ async fn the_newest_version_that_the_server_has_is_watched() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_that_the_server_does_not_have_was_called_forbidden() {
+    let first = async |resources: Option<Value>| {
+        let client = server(move |uri| match (&resources, uri.contains("podgroups")) {
+            (_, true) => status(403),
+            (Some(resources), false) if uri.ends_with("/v1alpha2") => body(&json!({"resources": resources})),
+            _ => status(404),
+        });
+        let options = WatchOptions { missing: Missing::Empty, ..WatchOptions::of(&POD_GROUPS) };
+        start(&client, options).recv().await.unwrap()
+    };
+    assert_eq!(first(None).await, StreamEvent::Init, "an empty list");
+    assert_eq!(first(Some(json!([{"name": "priorityclasses"}]))).await, StreamEvent::Init);
+    let served = first(Some(json!([{"name": "podgroups"}]))).await;
+    assert!(matches!(served, StreamEvent::Failed(WatchFailure::Forbidden { .. })), "{served:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_resource_that_the_server_does_not_have_is_reported_until_it_has_it() {
     let code = Arc::new(Mutex::new(404));
     let answered = code.clone();

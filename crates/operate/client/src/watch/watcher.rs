@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::discovery::is_missing;
 use super::ended::Ended;
 use super::failure::{OBJECT_COST, WatchFailure};
 use super::frame::too_long;
@@ -30,7 +31,7 @@ pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut 
     let mut was_listed = false;
     // The answer that was reported last.
     let mut refused = None;
-    let mut tried_other_version = false;
+    let mut n_versions_tried = 0;
     loop {
         recoveries.mark_unchanged();
         let closed = sink.closed();
@@ -48,15 +49,16 @@ pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut 
         }
         if progressed || is_healthy {
             refused = None;
-            tried_other_version = false;
+            n_versions_tried = 0;
         }
-        let is_missing = matches!(&ended, Ended::Call(error) if error.is_not_found());
-        if is_missing && !tried_other_version && watcher.options.change_version() {
-            tried_other_version = true;
+        let is_missing = watcher.is_missing(&ended).await;
+        if is_missing && n_versions_tried < watcher.options.other_versions.len() {
+            watcher.options.change_version();
+            n_versions_tried += 1;
             watcher.version = None;
             continue;
         }
-        tried_other_version = false;
+        n_versions_tried = 0;
         let path = &watcher.options.path;
         match &ended {
             Ended::Unwanted => return,
@@ -78,7 +80,7 @@ pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut 
                 let _ = deliver(sink).await;
                 return;
             }
-            Ended::Call(error) if error.is_not_found() && watcher.options.missing != Missing::Failure => {
+            Ended::Call(_) if is_missing && watcher.options.missing != Missing::Failure => {
                 if refused.replace(404) != Some(404) {
                     let message = "the server does not have this resource: treated as an empty list";
                     match watcher.options.missing {
@@ -91,7 +93,7 @@ pub(crate) async fn run(client: kube::Client, options: WatchOptions, sink: &mut 
                 }
             }
             Ended::Call(error) if matches!(error.code(), Some(403 | 404)) => {
-                let failure = match error.is_not_found() {
+                let failure = match is_missing {
                     true => WatchFailure::Missing { path: path.clone() },
                     false => WatchFailure::forbidden(path),
                 };
@@ -166,6 +168,11 @@ struct Step {
 }
 
 impl Watcher {
+    async fn is_missing(&self, ended: &Ended) -> bool {
+        let Ended::Call(error) = ended else { return false };
+        is_missing(&self.client, &self.options.path, error.code(), self.options.list_timeout).await
+    }
+
     /// Lists if there is no resource version, then watches until the watch ends.
     async fn step(&mut self, sink: &mut dyn Sink, recoveries: watch::Receiver<u64>) -> Step {
         let mut progressed = false;

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_api::object::group::{GroupPart, PartRules, TopologyLevel, rank};
+use berth_api::object::group::{AgreeingPod, GroupKind, GroupPart, PartRules, TopologyLevel, rank};
 use berth_api::object::{GroupKey as PodGroupKey, NamespacedName};
 use tokio::time::Instant;
 
 use super::groups::PodGroups;
-use super::members::{Batch, Members};
+use super::members::{Batch, Members, RunningMember};
 use crate::completion::Binding;
 use crate::context::Context;
 use crate::metrics::{AttemptResult, ReservationResult};
@@ -29,7 +29,7 @@ pub(crate) struct GroupAttempt {
     pub(crate) composite: Option<GroupPart>,
     /// Why no pod is preempted for it.
     pub(crate) without_preemption: Option<&'static str>,
-    /// In which way members differ that have to agree.
+    /// In which way members differ that have to agree, or to share a domain.
     pub(crate) disagreement: Option<String>,
     /// When the bindings of the attempt are taken back, if not all could be sent.
     pub(crate) deadline: Option<Instant>,
@@ -50,15 +50,28 @@ impl PodGroups {
         // The results of bindings in flight settle the rest.
         let group =
             self.groups.get(&entry).filter(|group| !group.pending.is_empty() && group.batch.is_none())?;
+        let mut several = None;
         let value = |level: TopologyLevel| {
-            let value = shared_value(context, group, &level.key);
+            let mut values = values(context, group, &level.key);
+            let value = values.pop_first();
+            if let (Some(first), Some(second), GroupKind::Scheduling) =
+                (&value, values.first(), group.key.kind)
+                && level.required
+            {
+                several = Some(format!(
+                    "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: {first}, {second}"
+                ));
+            }
             (level, value)
         };
+        let levels = rules.levels.into_iter().map(value).collect();
         let rank = |id: &PodId| context.pending.pods.get(*id).map(|queued| rank(&queued.pod));
         let mut ids: Vec<_> = group.pending.iter().copied().collect();
         ids.sort_by_key(rank);
         let composite = rules.composite.as_ref().map(|root| part(context, group, root, &ids));
-        let members = ids.iter().filter_map(|id| Some(&*context.pending.pods.get(*id)?.pod));
+        let members =
+            ids.iter().filter_map(|id| Some(AgreeingPod::from(&*context.pending.pods.get(*id)?.pod)));
+        let members = members.chain(group.running.values().map(RunningMember::agreeing));
         let disagreement = rules.agreement.as_ref().and_then(|agreement| agreement.problem(members));
         Some(GroupAttempt {
             ids,
@@ -66,8 +79,8 @@ impl PodGroups {
             name: group.key.to_string(),
             n_missing: rules.min.saturating_sub(group.n_placed()),
             without_preemption: rules.without_preemption,
-            disagreement,
-            levels: rules.levels.into_iter().map(value).collect(),
+            disagreement: disagreement.or(several),
+            levels,
             deadline: rules.timeout_seconds.map(|seconds| now + Duration::from_secs(seconds.into())),
         })
     }
@@ -167,16 +180,16 @@ fn part(context: &Context, group: &Members, root: &PartRules, ids: &[PodId]) -> 
     root.part(&pending, &placed.collect::<Vec<_>>(), &domain_of)
 }
 
-/// The value of a node label that members with a node have.
-fn shared_value(context: &Context, group: &Members, key: &str) -> Option<String> {
+/// The values of a node label that members with a node have.
+fn values(context: &Context, group: &Members, key: &str) -> BTreeSet<String> {
     let in_flight = group
         .in_flight
         .iter()
         .filter_map(|id| Some(context.pending.pods.get(*id)?.pod.metadata.namespaced_name()));
-    let mut placed = group.running.values().map(|member| member.name.clone()).chain(in_flight);
-    let value = placed.find_map(|pod| {
+    let placed = group.running.values().map(|member| member.name.clone()).chain(in_flight);
+    let value = |pod: NamespacedName| {
         let node = context.state.cluster.node_of(pod.namespace(), pod.name())?;
-        context.state.cluster.node_domain(node, key)
-    });
-    value.map(Cow::into_owned)
+        context.state.cluster.node_domain(node, key).map(Cow::into_owned)
+    };
+    placed.filter_map(value).collect()
 }

@@ -110,9 +110,7 @@ impl PodGroups {
 
     fn add_running(&mut self, entry: PodId, pod: &Pod) {
         if let Some(group) = self.groups.get_mut(&entry) {
-            let running =
-                RunningMember { name: pod.metadata.namespaced_name(), group: PodGroupKey::of(pod, true) };
-            group.running.insert(pod.metadata.uid.clone(), running);
+            group.running.insert(pod.metadata.uid.clone(), RunningMember::from(pod));
             self.running.insert(pod.metadata.uid.clone(), entry);
         }
     }

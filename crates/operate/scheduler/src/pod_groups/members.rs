@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use berth_api::object::group::AgreeingPod;
 use berth_api::object::{GroupKey as PodGroupKey, GroupRules, NamespacedName, Pod};
 use tokio::time::Instant;
 
@@ -38,6 +39,30 @@ pub(super) struct RunningMember {
     pub(super) name: NamespacedName,
     /// The group that it names: of a group of groups, one of its parts.
     pub(super) group: Option<PodGroupKey>,
+    scheduler_name: String,
+    priority: i32,
+    preemption_policy: String,
+}
+
+impl From<&Pod> for RunningMember {
+    fn from(pod: &Pod) -> RunningMember {
+        let AgreeingPod { scheduler_name, priority, preemption_policy, .. } = pod.into();
+        RunningMember {
+            name: pod.metadata.namespaced_name(),
+            group: PodGroupKey::of(pod, true),
+            scheduler_name: scheduler_name.to_owned(),
+            priority,
+            preemption_policy: preemption_policy.to_owned(),
+        }
+    }
+}
+
+impl RunningMember {
+    /// What the pods of a group agree in.
+    pub(super) fn agreeing(&self) -> AgreeingPod<'_> {
+        let RunningMember { name, scheduler_name, priority, preemption_policy, .. } = self;
+        AgreeingPod { name: name.name(), scheduler_name, priority: *priority, preemption_policy }
+    }
 }
 
 impl Members {

@@ -228,11 +228,11 @@ impl GroupObjects {
             let (Some(resource), Some(wanted)) = (key.kind.resource(), object.wanted.take()) else {
                 continue;
             };
-            let patch_of = |resource: &Resource| {
+            let patch_of = |resource: Resource| {
                 let path = format!("{}/status", resource.object_path(key.name.namespace(), key.name.name()));
-                (path, object.patch(resource, &wanted))
+                (path, object.patch(&resource, &wanted))
             };
-            let patches: Vec<_> = resource.newer_version().iter().chain([&resource]).map(patch_of).collect();
+            let patches: Vec<_> = resource.versions().map(patch_of).collect();
             object.shown = wanted;
             object.is_write_in_flight = true;
             self.n_in_flight += 1;

@@ -106,13 +106,17 @@ async fn no_pod_is_preempted_for_a_group_that_never_preempts() {
         world.pod(of_class(pod(&format!("low-{i}"), "low"), "low")).await;
     }
     world.until_n_bound(2).await;
-    let high = json!({"priorityClassName": "high", "priority": 1000});
-    let mut never = high.clone();
-    never["preemptionPolicy"] = "Never".into();
-    for (name, fields) in [("never", never), ("usual", high)] {
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "never"},
+        "value": 1000, "preemptionPolicy": "Never"});
+    world.create("/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
+    for (name, class) in [("never", "never"), ("usual", "high")] {
+        let mut fields = json!({"priorityClassName": class, "priority": 1000});
+        if class == "never" {
+            fields["preemptionPolicy"] = "Never".into();
+        }
         gang_with(&world, name, 2, fields).await;
         for i in 0..2 {
-            world.pod(of_class(member(&format!("{name}-{i}"), name), "high")).await;
+            world.pod(of_class(member(&format!("{name}-{i}"), name), class)).await;
         }
         if name == "never" {
             until_message(&world, "never-0", "not eligible due to preemptionPolicy=Never").await;

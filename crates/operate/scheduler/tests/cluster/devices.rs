@@ -335,3 +335,19 @@ async fn an_allocation_that_keeps_a_pod_from_all_nodes_is_taken_away_as_soon_as_
     world.verify_devices().await;
     scheduler.stopped().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn device_taint_rules_were_not_watched() {
+    let world = world_with_devices(1, 1).await;
+    let rules = "/apis/resource.k8s.io/v1/devicetaintrules";
+    let rule = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "broken"},
+        "spec": {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "example.com/broken", "effect": "NoSchedule"}}});
+    world.create(rules, rule).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.device_claim("c", 1).await;
+    world.pod(pod_with_claims("p", &["c"])).await;
+    world.until_refused_with("p", "0/1 nodes are available: 1 cannot allocate all claims.").await;
+    world.delete(&format!("{rules}/broken")).await;
+    assert_eq!(world.until_bound("p").await, "n0");
+    scheduler.stopped().await;
+}

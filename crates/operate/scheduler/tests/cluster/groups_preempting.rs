@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_faults::Fault;
 use berth_scheduler::SchedulerOptions;
 use serde_json::json;
@@ -149,7 +150,10 @@ async fn the_priority_of_a_group_counts_instead_of_that_of_its_pods() {
     let world = World::start().await;
     classes(&world).await;
     world.nodes(1, 1, 1).await;
-    let scheduler = world.schedule(impatient()).await;
+    // Later versions do not place pods whose priority is not that of their group.
+    let mut options = impatient();
+    options.settings.config.feature_gates = KubernetesVersion::V1_36.into();
+    let scheduler = world.schedule(options).await;
     // The pods are there before their group, and have been prepared.
     world.pod(member("important", "important")).await;
     until_message(&world, "important", "its PodGroup does not exist").await;

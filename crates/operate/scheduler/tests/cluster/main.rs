@@ -11,6 +11,7 @@ mod devices_preempting;
 mod events;
 mod faults;
 mod groups_preempting;
+mod groups_recorded;
 mod leaders;
 mod placing;
 mod pod_groups;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_controllers::ControllerOptions;
 use berth_faults::{Fault, is_binding};
 use berth_scheduler::SchedulerOptions;
@@ -422,7 +423,7 @@ async fn the_pods_of_an_indexed_job_are_bound_together() {
     world.nodes(1, 1, 2).await;
     let scheduler = world.schedule(impatient()).await;
     let mut options = ControllerOptions::default();
-    options.feature_gates.workload_with_job = true;
+    options.feature_gates = FeatureGates { workload_with_job: true, ..KubernetesVersion::V1_36.into() };
     world.control(options);
     let mut spec = pod("of-the-job", "train")["spec"].take();
     spec["restartPolicy"] = "Never".into();

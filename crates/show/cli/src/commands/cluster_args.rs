@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_client::connect::Options;
 use berth_engine::{DeviceWork, Settings};
@@ -114,6 +115,19 @@ impl ClusterArgs {
             other.rules.config = Some(config.to_owned());
         }
         other
+    }
+
+    /// The same arguments for another version of Kubernetes, with the gates that it lacks.
+    pub fn of_version(&self, version: KubernetesVersion) -> (ClusterArgs, Vec<String>) {
+        let (rules, lost) = self.rules.of_version(version);
+        (ClusterArgs { rules, ..self.clone() }, lost)
+    }
+
+    /// The rules without any configuration.
+    pub fn settings_without_config(&self, inventory: &Inventory) -> Result<Settings, CliError> {
+        let mut rules = self.rules.clone();
+        rules.config = None;
+        self.with_names(rules.settings(&[], inventory.server_version)?)
     }
 
     /// A name of the cluster for headings.

@@ -2,19 +2,20 @@
 
 use std::io::Write;
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_simulate::compare::{Side, compare};
 use berth_simulate::what_if::topology_key;
 use berth_terminal::output;
 use berth_terminal::process::ExitStatus;
 use berth_terminal::progress;
 
-use super::cluster_args::{ClusterArgs, warn_about};
+use super::cluster_args::{ClusterArgs, warn, warn_about};
 
 use crate::error::CliError;
 use crate::pictures::ReportOutputArgs;
 use crate::render::compare as render;
 
-/// Compare the placement under two configurations, in two dumps or with two sets of manifests
+/// Compare the placement under two configurations or versions, in two dumps or with two sets of manifests
 ///
 /// Places the pending pods of both sides, and shows the pods with different nodes, the scores of these nodes side by side, the spread
 /// of workloads over domains, and the utilization of resources. The second side is like the first, except for what the --to
@@ -27,6 +28,7 @@ use crate::render::compare as render;
 Examples:
   berth compare --dump cluster.yaml --to-config packing.yaml --replace-all
   berth compare --dump monday.yaml --to-dump friday.yaml
+  berth compare --dump cluster.yaml --kubernetes 1.37 --against 1.38 --replace-all
   berth compare --dump cluster.yaml -f app-v1/ --to-filename app-v2/ -o json
 
 Exit codes: 0 no pod is placed differently, 1 some pods are, 2 invalid input or usage
@@ -37,8 +39,11 @@ pub struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// KubeSchedulerConfiguration of the second side
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["to_dump", "to_filename"])]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["to_dump", "to_filename", "against"])]
     to_config: Option<String>,
+    /// Version of Kubernetes of the second side
+    #[arg(long, value_name = "VERSION")]
+    against: Option<KubernetesVersion>,
     /// Objects of the cluster on the second side; can be repeated
     #[arg(long, value_name = "FILE", num_args = 1)]
     to_dump: Vec<String>,
@@ -59,7 +64,12 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
-    let other = args.cluster.with(&args.to_dump, &args.to_filename, args.to_config.as_deref());
+    let mut other = args.cluster.with(&args.to_dump, &args.to_filename, args.to_config.as_deref());
+    if let Some(version) = args.against {
+        let (of_version, lost) = other.of_version(version);
+        warn(&lost);
+        other = of_version;
+    }
     let mut from = side(&args.cluster, args.replace_all)?;
     let mut to = side(&other, args.replace_all)?;
     let comparison = compare(&mut from, &mut to, &topology_key(&args.topology_key));

@@ -111,13 +111,17 @@ pub struct Args {
 /// Enforces until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     if args.dry_run { args.log.at_least_info() } else { args.log }.start();
-    let mut options = options(args.rules.settings(&[], None)?);
+    let file = args.rules.config_file()?;
+    let mut options = options(Settings::default());
     options.leader_election = args.lease.options(LEASE, &options.identity)?;
     options.cache_limit = args.cache.limit();
     args.set(&mut options)?;
     options.serving = args.serving.options("berth-enforcer")?;
     runtime::run(async move |stop| {
         let config = args.connection.options().config().await?;
+        let settings = stop.run_until_cancelled(args.rules.settings_for(file.as_ref(), &config)).await;
+        let Some(settings) = settings.transpose()? else { return Ok(ExitStatus::Success) };
+        options.settings = settings;
         let running = berth_enforcer::start(config, options, stop).await?;
         note_addresses("/healthz, /readyz and /metrics", running.http_address(), running.https_address());
         running.stopped().await.map_err(berth_enforcer::EnforcerError::from)?;

@@ -1,17 +1,20 @@
 //! `berth explain`.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::time::rfc3339_micros;
 use berth_api::syntax::format::counted;
 use berth_console::{pictures, reports};
 use berth_simulate::PodExplanation;
 use berth_terminal::output;
+use berth_terminal::output::BOLD;
 use berth_terminal::process::{ExitStatus, leave_to_exit};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::cluster_args::ClusterArgs;
+use super::cluster_args::{ClusterArgs, warn};
 use crate::error::CliError;
 use crate::objects::{ScopeArgs, find, find_pod, not_found};
 use crate::pictures::PictureOutputArgs;
@@ -67,6 +70,9 @@ pub struct Args {
     /// With --recording: the time, such as 2026-01-31T12:00:00Z [default: the end of the recording]
     #[arg(long, value_name = "TIME", requires = "recording", value_parser = time)]
     at: Option<Timestamp>,
+    /// Also explain it as this version of Kubernetes decides; exit code 1 if only this one does not place it
+    #[arg(long, value_name = "VERSION", conflicts_with = "recording")]
+    against: Option<KubernetesVersion>,
     #[command(flatten)]
     output: PictureOutputArgs,
     #[command(flatten)]
@@ -90,39 +96,84 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
         let text = "--at requires --recording: give the directory that --record wrote to";
         return Err(CliError::Usage(text.to_owned()));
     }
-    let mut simulation = args.cluster.simulation(false)?;
-    if args.no_preemption {
-        simulation.disable_preemption();
+    if let Some(version) = args.against {
+        return args.explain_against(pod.as_deref(), version);
     }
-    let found = find(&simulation, pod.as_deref(), &args.scope)?;
-    let (namespace, name) = found.pod_to_explain(&simulation)?;
-    if let n @ 2.. = found.pods.len() {
-        output::note(&format!("explaining Pod {namespace}/{name}: {} has {}", found.name, counted(n, "pod")));
-    }
-    if args.after_others {
-        simulation.run_others(&namespace, &name);
-    } else {
-        simulation.run_before(&namespace, &name);
-    }
-    if let Some(node) = args.node.as_deref().filter(|node| !simulation.has_node(node)) {
-        let all: Vec<_> = simulation.node_names().map(|name| (name.to_owned(), name.to_owned())).collect();
-        return Err(not_found("Node", None, node, &all));
-    }
-    let explanation = simulation.explain(&namespace, &name, args.node.as_deref());
-    let explained = explanation
-        .ok_or_else(|| CliError::NotFound(format!("Pod {namespace}/{name} is not in the input")))?;
-    let node = explained.explanation.running_on.as_deref();
-    let is_node_known = node.is_none_or(|node| simulation.has_node(node));
+    let Explained { title, pod: explained, is_node_known, .. } =
+        args.explain(&args.cluster, pod.as_deref())?;
     let mut out = output::stdout();
-    let title = format!("{namespace}/{name}");
     let table = |mut out: &mut dyn Write| args.write(&mut out, &explained, is_node_known);
     args.output.write(&mut out, &explained, &title, table, |is_page| vec![picture(&explained, is_page)])?;
     out.flush()?;
-    leave_to_exit(simulation);
     Ok(status(&explained, is_node_known))
 }
 
+/// A pod that is explained.
+struct Explained {
+    /// Namespace and name.
+    title: String,
+    pod: PodExplanation,
+    is_node_known: bool,
+    kubernetes: KubernetesVersion,
+}
+
 impl Args {
+    fn explain(&self, cluster: &ClusterArgs, pod: Option<&str>) -> Result<Explained, CliError> {
+        let mut simulation = cluster.simulation(false)?;
+        if self.no_preemption {
+            simulation.disable_preemption();
+        }
+        let found = find(&simulation, pod, &self.scope)?;
+        let (namespace, name) = found.pod_to_explain(&simulation)?;
+        if let n @ 2.. = found.pods.len() {
+            output::note(&format!(
+                "explaining Pod {namespace}/{name}: {} has {}",
+                found.name,
+                counted(n, "pod")
+            ));
+        }
+        if self.after_others {
+            simulation.run_others(&namespace, &name);
+        } else {
+            simulation.run_before(&namespace, &name);
+        }
+        if let Some(node) = self.node.as_deref().filter(|node| !simulation.has_node(node)) {
+            let all: Vec<_> =
+                simulation.node_names().map(|name| (name.to_owned(), name.to_owned())).collect();
+            return Err(not_found("Node", None, node, &all));
+        }
+        let explanation = simulation.explain(&namespace, &name, self.node.as_deref());
+        let pod = explanation
+            .ok_or_else(|| CliError::NotFound(format!("Pod {namespace}/{name} is not in the input")))?;
+        let node = pod.explanation.running_on.as_deref();
+        let is_node_known = node.is_none_or(|node| simulation.has_node(node));
+        let kubernetes = simulation.cluster().settings().config.feature_gates.version;
+        leave_to_exit(simulation);
+        Ok(Explained { title: format!("{namespace}/{name}"), pod, is_node_known, kubernetes })
+    }
+
+    /// Explains the pod as two versions of Kubernetes decide.
+    fn explain_against(&self, pod: Option<&str>, version: KubernetesVersion) -> Result<ExitStatus, CliError> {
+        let (newer, lost) = self.cluster.of_version(version);
+        warn(&lost);
+        let both = [self.explain(&self.cluster, pod)?, self.explain(&newer, pod)?];
+        let report: BTreeMap<_, _> = both.iter().map(|of| (of.kubernetes.name(), &of.pod)).collect();
+        let table = |mut out: &mut dyn Write| {
+            for of in &both {
+                writeln!(out, "{BOLD}With Kubernetes {}{BOLD:#}\n", of.kubernetes)?;
+                self.write(&mut out, &of.pod, of.is_node_known)?;
+                writeln!(out)?;
+            }
+            Ok(())
+        };
+        let mut out = output::stdout();
+        let draw = |is_page| both.iter().map(|of| picture(&of.pod, is_page)).collect();
+        self.output.write(&mut out, &report, &both[0].title, table, draw)?;
+        out.flush()?;
+        let [before, after] = both.each_ref().map(|of| status(&of.pod, of.is_node_known));
+        Ok(if before == ExitStatus::Success { after } else { ExitStatus::Success })
+    }
+
     /// Writes the explanation: of one node with all details, otherwise as much as requested.
     fn write(&self, out: &mut impl Write, explained: &PodExplanation, is_node_known: bool) -> io::Result<()> {
         match (&self.node, self.all) {

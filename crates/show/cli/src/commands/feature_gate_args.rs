@@ -1,6 +1,6 @@
 //! The argument for feature gates.
 
-use berth_api::feature_gates::{FeatureGates, GateSetting, KubernetesVersion};
+use berth_api::feature_gates::{FeatureGates, GateSetting, KubernetesVersion, ServerVersion};
 use berth_terminal::output;
 
 use crate::error::CliError;
@@ -8,15 +8,19 @@ use crate::error::CliError;
 /// The version of Kubernetes.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct KubernetesArgs {
-    /// Version of Kubernetes to decide as: 1.36, 1.37 or 1.38 [default: the server's with --live, else 1.36]
+    /// Version of Kubernetes to decide as: 1.36, 1.37 or 1.38 [default: that of the server with --live and of components, else 1.37]
     #[arg(long, global = true, value_name = "VERSION")]
     kubernetes: Option<KubernetesVersion>,
 }
 
 impl KubernetesArgs {
-    /// The version as set, else that of a server, else the default.
-    pub fn version(self, of_server: Option<KubernetesVersion>) -> KubernetesVersion {
-        self.kubernetes.or(of_server).unwrap_or_default()
+    /// The version as set, else that of a server, else the default. Warns of a server with another version than the supported ones.
+    pub fn version(self, of_server: Option<ServerVersion>) -> KubernetesVersion {
+        self.kubernetes.unwrap_or_else(|| {
+            let warning = of_server.and_then(ServerVersion::warning);
+            warning.iter().for_each(|warning| output::warning(warning));
+            of_server.map(|server| server.nearest).unwrap_or_default()
+        })
     }
 }
 
@@ -34,6 +38,26 @@ pub struct FeatureGateArgs {
 }
 
 impl FeatureGateArgs {
+    /// The same of another version, with what cannot be set there, or has no effect any more.
+    pub fn of_version(&self, version: KubernetesVersion) -> (FeatureGateArgs, Vec<String>) {
+        let mut lost = Vec::new();
+        let mut of_version = self.clone();
+        of_version.kubernetes.kubernetes = Some(version);
+        of_version.feature_gates.retain(|setting| match setting.without_effect(version) {
+            Ok(None) => true,
+            Ok(Some(text)) | Err(text) => {
+                lost.push(text);
+                false
+            }
+        });
+        (of_version, lost)
+    }
+
+    /// Whether a version is set.
+    pub fn has_version(&self) -> bool {
+        self.kubernetes.kubernetes.is_some()
+    }
+
     /// Whether a version or a gate is set.
     pub fn is_given(&self) -> bool {
         self.kubernetes.kubernetes.is_some() || !self.feature_gates.is_empty()
@@ -43,7 +67,7 @@ impl FeatureGateArgs {
     ///
     /// # Errors
     /// A gate is locked to the other value.
-    pub fn gates(&self, of_server: Option<KubernetesVersion>) -> Result<FeatureGates, CliError> {
+    pub fn gates(&self, of_server: Option<ServerVersion>) -> Result<FeatureGates, CliError> {
         let version = self.kubernetes.version(of_server);
         for setting in &self.feature_gates {
             match setting.without_effect(version) {

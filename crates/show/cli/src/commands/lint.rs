@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use berth_admission::policy::Action;
 use berth_admission::{Answer, OfflineAdmission};
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::Pod;
 use berth_api::read::{SourceLocation, collect_manifests};
 use berth_api::syntax::label_key;
 use berth_console::reports;
+use berth_engine::Settings;
 use berth_input::inventory::InputError;
 use berth_input::policy::RequiredLabels;
 use berth_lint::{Finding, LintInput, Objection, RULES, Selection, Severity, UnknownRule};
@@ -62,6 +64,9 @@ pub struct Args {
     /// Enable these rules although they are disabled, separated by commas; can be repeated
     #[arg(long, value_name = "RULE", value_delimiter = ',', num_args = 1)]
     enable: Vec<String>,
+    /// Show only the findings that this version of Kubernetes has beyond those of --kubernetes
+    #[arg(long, value_name = "VERSION")]
+    against: Option<KubernetesVersion>,
     /// Lowest severity of findings that make the command fail [default: warning]
     #[arg(long, value_enum, value_name = "SEVERITY")]
     fail_on: Option<FailOn>,
@@ -128,6 +133,12 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let (mut inventory, _) =
         args.cluster.inventory_and_unknown_fields(true, args.cluster.files.is_empty())?;
     let settings = args.cluster.settings(&inventory)?;
+    let newer = args.against.map(|version| -> Result<Settings, CliError> {
+        let (cluster, lost) = args.cluster.of_version(version);
+        warn(&lost);
+        cluster.settings(&inventory)
+    });
+    let newer = newer.transpose()?;
     args.cluster.add_simulated_nodes(&mut inventory);
     let policy = args.policy.clone().or_else(|| config.policy.map(|path| path.display().to_string()));
     let mut policy = policy.map(|file| policy_file::read(Some(&file))).transpose()?;
@@ -140,22 +151,37 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         names.is_empty() || !args.cluster.has_base() || names.contains(source.file.as_ref())
     };
     let review = review.as_ref().map(|review| review as &berth_lint::Review<'_>);
-    let mut input = LintInput::new(&inventory, &settings, is_linted, review)
-        .with_annotation_readers(&args.cluster.scheduler_name);
-    warn(&input.warnings());
-    if let Some(has_fields) = args.cluster.live_cluster().and_then(|live| live.has_proposal_fields()) {
-        input = input.with_api_server(has_fields);
-    }
-    if let Some(convention) = convention {
-        let severity = if convention.action == Action::Warn { Severity::Warning } else { Severity::Error };
-        input = input.with_required_labels(convention.labels, severity);
-    }
+    let has_proposal_fields = args.cluster.live_cluster().and_then(|live| live.has_proposal_fields());
     let keys =
         if args.require_labels.is_empty() { config.require_labels } else { args.require_labels.clone() };
-    if !keys.is_empty() {
-        input = input.with_required_labels(RequiredLabels::new(keys), Severity::Error);
+    let input = |settings| {
+        let mut input = LintInput::new(&inventory, settings, is_linted, review)
+            .with_annotation_readers(&args.cluster.scheduler_name);
+        if let Some(has_fields) = has_proposal_fields {
+            input = input.with_api_server(has_fields);
+        }
+        if let Some(convention) = &convention {
+            let severity =
+                if convention.action == Action::Warn { Severity::Warning } else { Severity::Error };
+            input = input.with_required_labels(convention.labels.clone(), severity);
+        }
+        if !keys.is_empty() {
+            input = input.with_required_labels(RequiredLabels::new(keys.clone()), Severity::Error);
+        }
+        input
+    };
+    let before = input(&settings);
+    warn(&before.warnings());
+    let mut report = berth_lint::lint(&before, &selection);
+    if let Some(newer) = &newer {
+        let known = std::mem::replace(&mut report, berth_lint::lint(&input(newer), &selection)).findings;
+        let n_gone = known.iter().filter(|finding| !report.findings.contains(finding)).count();
+        report.findings.retain(|finding| !known.contains(finding));
+        output::note(&format!(
+            "findings that Kubernetes {} has and {} does not have; {n_gone} of the latter are gone",
+            newer.config.feature_gates.version, settings.config.feature_gates.version
+        ));
     }
-    let mut report = berth_lint::lint(&input, &selection);
     find_lines(&mut report.findings, &files);
 
     let mut out = output::stdout();

@@ -10,7 +10,7 @@ use berth_terminal::runtime;
 use super::connection_args::ConnectionArgs;
 use super::feature_gate_args::KubernetesArgs;
 use super::record_args::bytes;
-use super::rules_args::config_in_file;
+use super::rules_args::{config_in_file, resolve};
 use crate::cluster::log::LogArgs;
 use crate::error::CliError;
 
@@ -52,7 +52,11 @@ pub struct Args {
 pub fn run(args: &Args, kubernetes: KubernetesArgs) -> Result<ExitStatus, CliError> {
     args.log.start();
     let feature_gates = FeatureGates::from(kubernetes.version(None));
-    let config = args.config.as_ref().map(|path| config_in_file(path, false, feature_gates)).transpose()?;
+    let config = args
+        .config
+        .as_ref()
+        .map(|path| config_in_file(path).and_then(|file| resolve(&file, false, feature_gates)))
+        .transpose()?;
     let config = config.unwrap_or_else(|| SchedulerConfig { feature_gates, ..SchedulerConfig::default() });
     let settings = Settings::strict_v1(config);
     let record = RecordOptions { directory: args.directory.clone(), max_bytes: args.record_limit };

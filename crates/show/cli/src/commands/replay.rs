@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::feature_gate_args::FeatureGateArgs;
-use super::rules_args::config_in_file;
+use super::rules_args::{config_in_file, resolve};
 use crate::error::CliError;
 use crate::pictures::{PictureFormat, PictureOutputArgs};
 use crate::recordings::{Contents, Journal, find_recordings};
@@ -156,7 +156,11 @@ fn with_names(config: &SchedulerConfig, recorded: &SchedulerConfig) -> Scheduler
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let inputs = find_recordings(&args.files)?;
     let gates = args.gates.gates(None)?;
-    let config = args.config.as_ref().map(|path| config_in_file(path, true, gates)).transpose()?;
+    let config = args
+        .config
+        .as_ref()
+        .map(|path| config_in_file(path).and_then(|file| resolve(&file, true, gates)))
+        .transpose()?;
     let progress = progress::of_bytes(&inputs);
     let is_drawn = matches!(args.output.format, PictureFormat::Svg | PictureFormat::Html);
     let timeline = (args.timeline || is_drawn).then(TimelineRecorder::default);

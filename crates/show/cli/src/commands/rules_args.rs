@@ -1,7 +1,9 @@
 //! Arguments for the scheduling rules.
 
-use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
+use berth_api::feature_gates::{FeatureGates, KubernetesVersion, ServerVersion};
 use berth_api::read::{Manifest, SourceLocation};
+use berth_client::connect;
+use berth_client::version::await_server_version;
 use berth_engine::{MAX_ALL_TOPOLOGIES, Settings};
 use berth_input::config::SchedulerConfig;
 use berth_input::inventory::Inventory;
@@ -56,9 +58,40 @@ impl RulesArgs {
     pub fn settings(
         &self,
         in_input: &[Manifest],
-        of_server: Option<KubernetesVersion>,
+        of_server: Option<ServerVersion>,
     ) -> Result<Settings, CliError> {
-        let config = self.scheduler_config(in_input, self.feature_gates.gates(of_server)?)?;
+        self.settings_of(self.config_file()?.as_ref(), in_input, of_server)
+    }
+
+    /// The configuration of `--config`.
+    pub fn config_file(&self) -> Result<Option<Manifest>, CliError> {
+        self.config.as_ref().map(config_in_file).transpose()
+    }
+
+    /// The settings of a component that decides as the server of this connection, unless a version is set: with the configuration of
+    /// `--config`.
+    ///
+    /// # Errors
+    /// As [`RulesArgs::settings`], or the connection cannot be used. A server that does not answer is no error.
+    pub async fn settings_for(
+        &self,
+        config: Option<&Manifest>,
+        connection: &kube::Config,
+    ) -> Result<Settings, CliError> {
+        let of_server = match self.feature_gates.has_version() {
+            true => None,
+            false => await_server_version(&connect::client(connection.clone())?).await,
+        };
+        self.settings_of(config, &[], of_server)
+    }
+
+    fn settings_of(
+        &self,
+        file: Option<&Manifest>,
+        in_input: &[Manifest],
+        of_server: Option<ServerVersion>,
+    ) -> Result<Settings, CliError> {
+        let config = self.scheduler_config(file, in_input, self.feature_gates.gates(of_server)?)?;
         if self.strict_v1 {
             return Ok(Settings::strict_v1(config));
         }
@@ -72,6 +105,12 @@ impl RulesArgs {
         })
     }
 
+    /// The same for another version, with the gates that are lost.
+    pub fn of_version(&self, version: KubernetesVersion) -> (RulesArgs, Vec<String>) {
+        let (feature_gates, lost) = self.feature_gates.of_version(version);
+        (RulesArgs { feature_gates, ..self.clone() }, lost)
+    }
+
     /// Whether a scheduler configuration is given.
     pub fn is_configured(&self) -> bool {
         self.config.is_some()
@@ -80,10 +119,11 @@ impl RulesArgs {
     /// From `--config`, or else from the input.
     fn scheduler_config(
         &self,
+        file: Option<&Manifest>,
         in_input: &[Manifest],
         feature_gates: FeatureGates,
     ) -> Result<SchedulerConfig, CliError> {
-        let Some(path) = &self.config else {
+        let Some(file) = file else {
             return match in_input {
                 [] => Ok(SchedulerConfig { feature_gates, ..SchedulerConfig::default() }),
                 [one] => resolve(one, !self.strict_v1, feature_gates),
@@ -99,20 +139,16 @@ impl RulesArgs {
                 first.source
             ));
         }
-        config_in_file(path, !self.strict_v1, feature_gates)
+        resolve(file, !self.strict_v1, feature_gates)
     }
 }
 
 /// The only scheduler configuration in a file.
-pub fn config_in_file(
-    path: &String,
-    extensions: bool,
-    feature_gates: FeatureGates,
-) -> Result<SchedulerConfig, CliError> {
+pub fn config_in_file(path: &String) -> Result<Manifest, CliError> {
     let mut in_file = Inventory::default();
     read(&mut in_file, &find_inputs(std::slice::from_ref(path))?, None)?;
     match in_file.scheduler_configurations.as_slice() {
-        [one] => resolve(one, extensions, feature_gates),
+        [one] => Ok(one.clone()),
         [first, second, ..] => {
             Err(CliError::SeveralConfigs { first: first.source.clone(), second: second.source.clone() })
         }
@@ -120,7 +156,7 @@ pub fn config_in_file(
     }
 }
 
-fn resolve(
+pub fn resolve(
     manifest: &Manifest,
     extensions: bool,
     feature_gates: FeatureGates,

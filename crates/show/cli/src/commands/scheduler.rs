@@ -80,26 +80,34 @@ impl LimitArgs {
 /// Schedules until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
-    let settings = args.rules.settings(&[], None)?;
-    let is_configured = args.rules.is_configured();
-    let mut options = options(settings, &args.scheduler_name, is_configured, &[SCHEDULER_NAME])?;
-    options.pod_limits = args.limits.limits();
-    options.record = args.record.options();
-    options.bind_concurrency = args.bind_concurrency.into();
-    options.cache_limit = args.cache.limit();
-    options.serving = args.serving.options("berth-scheduler")?;
-    let process = options.settings.config.process.clone();
-    let election = &process.leader_election;
-    options.leader_election = args.lease.configured(election, LEASE, &options.identity)?;
-    let connection = &process.client_connection;
-    options.rate_limit = rate_limit(connection);
+    let file = args.rules.config_file()?;
     runtime::run(async move |stop| {
-        let config = args.connection.options_or(connection.kubeconfig.as_deref()).config().await?;
-        let running = berth_scheduler::start(config, options, stop).await?;
+        let kubeconfig = file.as_ref().and_then(|file| file.value["clientConnection"]["kubeconfig"].as_str());
+        let config = args.connection.options_or(kubeconfig).config().await?;
+        let settings = stop.run_until_cancelled(args.rules.settings_for(file.as_ref(), &config)).await;
+        let Some(settings) = settings.transpose()? else { return Ok(ExitStatus::Success) };
+        let running = berth_scheduler::start(config, args.options(settings)?, stop).await?;
         note_addresses("/healthz, /readyz and /metrics", running.http_address(), running.https_address());
         running.stopped().await.map_err(berth_scheduler::SchedulerError::from)?;
         Ok(ExitStatus::Success)
     })
+}
+
+impl Args {
+    fn options(&self, settings: Settings) -> Result<SchedulerOptions, CliError> {
+        let is_configured = self.rules.is_configured();
+        let mut options = options(settings, &self.scheduler_name, is_configured, &[SCHEDULER_NAME])?;
+        options.pod_limits = self.limits.limits();
+        options.record = self.record.options();
+        options.bind_concurrency = self.bind_concurrency.into();
+        options.cache_limit = self.cache.limit();
+        options.serving = self.serving.options("berth-scheduler")?;
+        let process = &options.settings.config.process;
+        options.leader_election =
+            self.lease.configured(&process.leader_election, LEASE, &options.identity)?;
+        options.rate_limit = rate_limit(&process.client_connection);
+        Ok(options)
+    }
 }
 
 /// Options of a scheduler for these scheduler names, else those of the configuration, else `defaults`.

@@ -2,12 +2,15 @@
 
 use std::io::{Read as _, Write};
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::NamespacedName;
 use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::{self, ColorBy};
 use berth_console::reports;
 use berth_enforcer::HoldForecast;
+use berth_input::inventory::Inventory;
 use berth_simulate::Simulation;
+use berth_simulate::upgrade::Upgrade;
 use berth_simulate::what_if::{Change, ChangeRequest, refusal, topology_key};
 use berth_simulate::what_if::{Changed, WhatIf};
 use berth_terminal::input::find_inputs;
@@ -23,7 +26,7 @@ use super::hold_args::HoldArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
 use crate::pictures::{PictureFormat, PictureOutputArgs};
-use crate::render::what_if as render;
+use crate::render::{upgrade as render_upgrade, what_if as render};
 
 /// Show what happens to pods if the cluster changes
 ///
@@ -48,6 +51,7 @@ Examples:
   berth what-if --dump cluster.yaml --drain worker-1 --uncordon worker-1 --drain worker-2
   berth what-if --live --roll-nodes pool=web --surge 1
   berth what-if --dump cluster.yaml --lose zone=eu-west-1a --for 10m
+  berth what-if --live --upgrade 1.38
 
 Exit codes: 0 nothing is worse than before: no other pod is unplaced than before, no rule breaks, no pod is evicted, no eviction \
 of the changes is or was blocked and no rollout is stuck (with --each: each pod that is created again has a node whichever domain is lost); \
@@ -64,6 +68,12 @@ pub struct Args {
     /// Namespace of the objects of --scale and --evict [default: the namespace that has the name]
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
+    /// Show what an upgrade of the cluster to this version of Kubernetes changes; no other change is made
+    ///
+    /// Pods that are placed elsewhere, get stuck or are preempted; rules and gates that change their meaning; API versions that are gone; a
+    /// configuration that is not read any more. --kubernetes is the version before.
+    #[arg(long, value_name = "VERSION", conflicts_with_all = ["each", "repairs"])]
+    upgrade: Option<KubernetesVersion>,
     /// After the changes, remove every domain of this node label in turn: zone, region, node, or a label key
     #[arg(long, value_name = "KEY")]
     each: Option<String>,
@@ -122,6 +132,38 @@ fn moves_of(file: &str) -> Result<Vec<Change>, CliError> {
     Ok(plan.moves.into_iter().map(change).collect())
 }
 
+/// Shows what another version of Kubernetes changes.
+fn upgrade(args: &Args, base: Inventory, version: KubernetesVersion) -> Result<ExitStatus, CliError> {
+    let cluster = &args.cluster;
+    let is_change =
+        |request: &ChangeRequest| !matches!(request, ChangeRequest::Overlay(_)) || cluster.has_base();
+    if args.changes.requests().iter().any(is_change) {
+        let text = "--upgrade cannot be combined with other changes: make them in a copy of the objects, and upgrade that";
+        return Err(CliError::Usage(text.to_owned()));
+    }
+    if args.output.format == PictureFormat::Svg {
+        return Err(CliError::Usage("--upgrade has no picture: choose another format than svg".to_owned()));
+    }
+    let (newer, gates) = cluster.of_version(version);
+    let before = cluster.options(cluster.settings(&base)?);
+    let (after, refused) = match newer.settings(&base) {
+        Ok(settings) => (settings, None),
+        Err(error @ CliError::Config { .. }) => {
+            (newer.settings_without_config(&base)?, Some(error.to_string()))
+        }
+        Err(error) => return Err(error),
+    };
+    let mut upgrade = Upgrade::new(&base, [&before, &newer.options(after)])?;
+    upgrade.gates = gates;
+    upgrade.is_refused = refused.is_some();
+    upgrade.configuration = refused.into_iter().collect();
+    let mut out = output::stdout();
+    let table = |mut out: &mut dyn Write| render_upgrade::write(&mut out, &upgrade);
+    args.output.write(&mut out, &upgrade, "Upgrade", table, |_| Vec::new())?;
+    out.flush()?;
+    Ok(if upgrade.is_harmless() { ExitStatus::Success } else { ExitStatus::Failure })
+}
+
 /// Number of unplaced pods that repairs are looked for.
 const MAX_REPAIRED: usize = 5;
 
@@ -130,6 +172,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let cluster = &args.cluster;
     let base = if cluster.has_base() { cluster.base(false)? } else { cluster.inventory(false)? };
     cluster.check(&base)?;
+    if let Some(version) = args.upgrade {
+        return upgrade(args, base, version);
+    }
     let after = cluster.settings(&base)?;
     let options = cluster.options(cluster.settings_before(&base)?);
     let mut what_if = WhatIf::new(base, options, Timestamp::now())?;

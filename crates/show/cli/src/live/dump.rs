@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_api::resource::{DEVICE_TAINT_RULES, NODES, Resource};
+use berth_api::resource::{NODES, Resource};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::ProgressBar;
@@ -10,9 +10,6 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::{ListEvent, LiveCluster, LiveError, MAX_WAITING, RESOURCES, list_all};
-
-/// What commands read of files besides [`RESOURCES`]. Without CronJobs, as there.
-const OF_FILES: &[(Resource, bool)] = &[(DEVICE_TAINT_RULES, false)];
 
 /// A dump of a cluster.
 #[derive(Default)]
@@ -40,15 +37,15 @@ impl LiveCluster {
 
 async fn dump(client: kube::Client, server: String, progress: &ProgressBar) -> Result<Dump, LiveError> {
     let (sender, mut events) = mpsc::channel(MAX_WAITING);
-    let lists = tokio::spawn(list_all(client, server.clone(), RESOURCES.iter().chain(OF_FILES), sender));
+    let lists = tokio::spawn(list_all(client, server.clone(), RESOURCES.iter(), sender));
     let mut dump =
         Dump { bytes: member(br#"{"apiVersion":"v1","kind":"List","items":["#), ..Dump::default() };
-    let mut list = DumpedList::new(&NODES, false);
+    let mut list = DumpedList::new(NODES, false);
     while let Some(event) = events.recv().await {
         match event {
             ListEvent::Begun(resource, _) => {
-                // What was read of a list that begins again does not count.
-                if resource != list.resource {
+                // What was read of a list that begins again, or of another version, does not count.
+                if (resource.group, resource.plural) != (list.resource.group, list.resource.plural) {
                     dump.add(list);
                 }
                 list = DumpedList::new(resource, dump.n_objects > 0);
@@ -76,7 +73,7 @@ impl Dump {
 
 /// The objects of a resource, as far as they are read.
 struct DumpedList {
-    resource: &'static Resource,
+    resource: Resource,
     /// Whether objects of other resources come before.
     follows: bool,
     encoder: GzEncoder<Vec<u8>>,
@@ -84,7 +81,7 @@ struct DumpedList {
 }
 
 impl DumpedList {
-    fn new(resource: &'static Resource, follows: bool) -> DumpedList {
+    fn new(resource: Resource, follows: bool) -> DumpedList {
         DumpedList { resource, follows, encoder: encoder(), n_objects: 0 }
     }
 
@@ -128,8 +125,10 @@ mod tests {
     fn a_dump_lacked_kinds_that_commands_read() {
         // In one of its versions.
         let is_dumped = |resource: &Resource| {
-            let mut dumped = RESOURCES.iter().chain(OF_FILES);
-            dumped.any(|(other, _)| (other.group, other.plural) == (resource.group, resource.plural))
+            let is_it = |(other, _): &(Resource, bool)| {
+                (other.group, other.plural) == (resource.group, resource.plural)
+            };
+            RESOURCES.iter().any(is_it)
         };
         let read =
             berth_api::resource::RESOURCES.iter().filter(|r| Kind::of(&r.api_version(), r.kind).is_some());

@@ -75,7 +75,7 @@ fn percent(utilization: &Utilization) -> String {
     }
 }
 
-fn write_moved(out: &mut impl Write, moved: &[MovedPod]) -> io::Result<()> {
+pub fn write_moved(out: &mut impl Write, moved: &[MovedPod]) -> io::Result<()> {
     let mut table = Table::new(["POD", "FROM", "TO", "SCORE", "BECAUSE OF"]);
     for pod in moved.iter().take(MAX_ROWS) {
         let node = |node: &Option<String>, style| match node {

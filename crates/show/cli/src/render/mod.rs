@@ -16,4 +16,5 @@ pub mod rebalance;
 pub mod sarif;
 pub mod sets;
 pub mod timeline;
+pub mod upgrade;
 pub mod what_if;

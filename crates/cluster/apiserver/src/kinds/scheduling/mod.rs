@@ -8,11 +8,13 @@ mod workload;
 
 use berth_schema::resource::*;
 
+pub use self::pod_group::validate_union;
 use crate::kinds::kind::{NoRules, kinds};
 use crate::kinds::prelude::*;
 
 kinds! {
     DEVICE_CLASSES: device::CLASS, &[NAME, AGE], has_generation: true;
+    DEVICE_TAINT_RULES: device::TAINT_RULE, &[NAME, AGE], has_generation: true;
     RESOURCE_CLAIMS: device::CLAIM, device::CLAIM_COLUMNS;
     RESOURCE_CLAIM_TEMPLATES: device::CLAIM_TEMPLATE, &[NAME, AGE];
     RESOURCE_SLICES: device::Slice, device::SLICE_COLUMNS, has_generation: true;

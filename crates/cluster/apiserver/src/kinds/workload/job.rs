@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::shared::{Workload, default_labels_from_template};
 use crate::kinds::prelude::*;
+use crate::kinds::scheduling::validate_union;
 use crate::table::duration::human_duration;
 
 /// The restart policies of pods that run to completion.
@@ -82,6 +83,19 @@ fn validate_job(spec: &Value, causes: &mut Causes) {
             let why = "must be less than or equal to completions";
             causes.invalid("spec.maxFailedIndexes", &spec["maxFailedIndexes"], why);
         }
+    }
+    let scheduling = &spec["scheduling"];
+    if !scheduling["schedulingPolicy"].is_null() {
+        let path = "spec.scheduling.schedulingPolicy";
+        validate_union(&scheduling["schedulingPolicy"], &["basic", "gang"], path, causes);
+        let min = &scheduling["schedulingPolicy"]["gang"]["minCount"];
+        if min.as_i64().is_some_and(|min| min < 1) {
+            causes.invalid(&format!("{path}.gang.minCount"), min, "must be greater than or equal to 1");
+        }
+    }
+    if !scheduling["disruptionMode"].is_null() {
+        let path = "spec.scheduling.disruptionMode";
+        validate_union(&scheduling["disruptionMode"], &["single", "all"], path, causes);
     }
     if !spec["podFailurePolicy"].is_null() {
         validate_failure_policy(spec, causes);
@@ -164,6 +178,15 @@ fn validate_job_update(new: &Value, old: &Value, causes: &mut Causes) {
     for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy"] {
         causes.unchanged(&format!("spec.{field}"), &new[field], &old[field]);
     }
+    // Only the required number of pods may change.
+    let fixed = |spec: &Value| {
+        let mut fixed = spec["scheduling"].clone();
+        if let Some(gang) = fixed.pointer_mut("/schedulingPolicy/gang").and_then(Value::as_object_mut) {
+            gang.remove("minCount");
+        }
+        fixed
+    };
+    causes.unchanged("spec.scheduling", &fixed(new), &fixed(old));
     if new["completions"] != old["completions"] && new["completionMode"] != "Indexed" {
         causes.immutable("spec.completions", &new["completions"]);
     }

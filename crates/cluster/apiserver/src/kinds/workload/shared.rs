@@ -1,5 +1,6 @@
 //! Rules that workloads share: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs.
 
+use berth_api::feature_gates::KubernetesVersion::V1_37;
 use berth_api::object::{LabelSelector, Pod};
 use berth_api::read::from_value;
 use berth_rules::Selector;
@@ -43,9 +44,17 @@ impl Strategy for Workload {
         default_spec(value, self.default);
     }
 
-    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
+    fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
+        remove_gated(context, value, &Value::Null);
         value["status"] = self.counts.iter().map(|count| ((*count).to_owned(), Value::from(0))).collect();
         (self.complete)(value);
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+        if matches!(subresource, "" | "scale") {
+            self.default(new);
+            remove_gated(context, new, old);
+        }
     }
 
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
@@ -60,6 +69,15 @@ impl Strategy for Workload {
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         causes.unchanged_at(&["/spec/selector"], new, old);
         (self.check_update)(&new["spec"], &old["spec"], causes);
+    }
+}
+
+/// Removes `scheduling` of Jobs without its gate, unless the stored object has it.
+fn remove_gated(context: &Context<'_>, value: &mut Value, old: &Value) {
+    let gates = context.feature_gates;
+    let has_scheduling = gates.workload_with_job && gates.version >= V1_37;
+    if !has_scheduling && old["spec"]["scheduling"].is_null() {
+        object(value, "spec").and_then(|spec| spec.remove("scheduling"));
     }
 }
 

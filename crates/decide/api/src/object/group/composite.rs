@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::object::PodGroupConstraints;
-use super::{GroupKey, GroupKind, GroupRules, PartRules, PodGroup, PodGroupStatus, TopologyLevel};
-use crate::feature_gates::FeatureGates;
+use super::rules::never_preempts;
+use super::{Agreement, GroupKey, GroupKind, GroupRules, PartRules, PodGroup, PodGroupStatus, TopologyLevel};
+use crate::feature_gates::{FeatureGates, VersionChange};
 use crate::object::{NamespacedName, ObjectMeta, nullable};
 
 /// Levels of a hierarchy at most, that of the PodGroups among them.
@@ -39,6 +40,34 @@ pub struct CompositePodGroupSpec {
     /// Constraints on the nodes of all its groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_constraints: Option<PodGroupConstraints>,
+    /// The class that admission took the priority from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<String>,
+    /// The priority of all pods of the hierarchy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// `Never` if no pod is preempted for the group (with the gate `PodGroupPreemptionPolicy`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption_policy: Option<String>,
+}
+
+impl CompositePodGroup {
+    /// What the pods of its hierarchy agree in. None for an object that no API server has admitted, if its priority is that of a class.
+    fn agreement(&self, gates: FeatureGates) -> Option<Agreement> {
+        let CompositePodGroupSpec { priority, priority_class_name, preemption_policy, .. } = &self.spec;
+        let name = format!("compositepodgroup/{}", self.metadata.namespaced_name());
+        let is_known = priority.is_some() || priority_class_name.as_ref().is_none_or(String::is_empty);
+        let agreement = Agreement::new(gates, priority.unwrap_or(0), preemption_policy.as_deref(), name);
+        agreement.filter(|_| is_known)
+    }
+
+    /// Why no pod is preempted for the group, in kube-scheduler's words.
+    fn without_preemption(&self, gates: FeatureGates) -> Option<&'static str> {
+        if !gates.has(VersionChange::GroupsPreempt) {
+            return Some("not supported for composite pod groups.");
+        }
+        never_preempts(self.spec.preemption_policy.as_deref(), gates)
+    }
 }
 
 /// `spec.schedulingPolicy` of a CompositePodGroup.
@@ -111,7 +140,8 @@ impl Hierarchies {
                     GroupRules {
                         min: part.fewest_pods(),
                         levels: part.levels.clone(),
-                        without_preemption: Some("not supported for composite pod groups."),
+                        without_preemption: composite.without_preemption(gates),
+                        agreement: composite.agreement(gates),
                         composite: Some(Box::new(part)),
                         ..GroupRules::default()
                     }

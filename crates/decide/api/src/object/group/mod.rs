@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::composite::*;
 pub use self::object::*;
-pub use self::rules::{Agreement, GroupPart, GroupRules, PartRules, TopologyLevel};
+pub use self::rules::{AgreeingPod, Agreement, GroupPart, GroupRules, PartRules, TopologyLevel};
 use super::{Job, NamespacedName, ObjectMeta, Pod, Workload};
 use crate::resource::{COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
 
@@ -260,6 +260,7 @@ mod tests {
 
     use super::*;
     use crate::feature_gates::FeatureGates;
+    use crate::feature_gates::KubernetesVersion::{V1_36, V1_37};
 
     fn pod(value: Value) -> Pod {
         serde_json::from_value(value).unwrap()
@@ -361,7 +362,8 @@ mod tests {
 
     #[test]
     fn rules_of_both_api_groups() {
-        let rules = |value| serde_json::from_value::<PodGroup>(value).unwrap().rules(FeatureGates::default());
+        let group = |value| serde_json::from_value::<PodGroup>(value).unwrap();
+        let rules = |value| group(value).rules(V1_36.into());
         let zone = |required| vec![TopologyLevel { required, ..TopologyLevel::required("zone") }];
         let constrained = |min| GroupRules {
             min,
@@ -371,7 +373,11 @@ mod tests {
         };
         let gang = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 4}},
             "schedulingConstraints": {"topology": [{"key": "zone"}]}}});
-        assert_eq!(rules(gang), Some(constrained(4)));
+        assert_eq!(rules(gang.clone()), Some(constrained(4)));
+        let in_1_37 =
+            |value| group(value).rules(V1_37.into()).map(|rules| (rules.min, rules.without_preemption));
+        assert_eq!(in_1_37(gang), Some((4, None)));
+        assert_eq!(in_1_37(json!({"spec": {"schedulingPolicy": {"basic": {}}}})), Some((1, None)));
         assert_eq!(rules(json!({"spec": {"schedulingPolicy": {"basic": {}}}})), None);
         let basic = json!({"spec": {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": {"topology": [{"key": "zone"}]}}});
         assert_eq!(rules(basic), Some(constrained(1)));
@@ -403,7 +409,7 @@ mod tests {
         let group: PodGroup = serde_json::from_value(json!({"spec": spec})).unwrap();
         let why = group.rules(FeatureGates::default()).unwrap().check(3).unwrap_err();
         assert_eq!(why, "its PodGroup has resourceClaims, which are not supported: give each pod its own");
-        let gates = FeatureGates { dra_workload_resource_claims: true, ..FeatureGates::default() };
+        let gates = FeatureGates { dra_workload_resource_claims: true, ..V1_36.into() };
         assert_eq!(group.rules(gates), None, "the pods of a basic group are placed one by one");
     }
 

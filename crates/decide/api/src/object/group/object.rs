@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::rules::PREEMPT_LOWER_PRIORITY;
+use super::rules::never_preempts;
 use super::{
     Agreement, COSCHEDULING_GROUP, GROUPED_BY_WORKLOAD, GroupKey, GroupKind, GroupRules, TopologyLevel,
 };
@@ -184,7 +184,7 @@ impl PodGroup {
         GroupKey { kind, name: self.metadata.namespaced_name() }
     }
 
-    /// What holds for the group as a whole; none if its pods are placed one by one: a basic group without a topology.
+    /// What holds for the group as a whole; none if its pods are placed one by one: before Kubernetes 1.37, a basic group without a topology.
     pub fn rules(&self, gates: FeatureGates) -> Option<GroupRules> {
         let spec = &self.spec;
         let gang = spec.scheduling_policy.as_ref().and_then(|policy| policy.gang.as_ref());
@@ -203,8 +203,10 @@ impl PodGroup {
             }
             _ => None,
         };
-        // Of a basic group, as many pods as fit in the domain are placed.
-        let min = min.or((!levels.is_empty() || undecided.is_some()).then_some(1))?;
+        // Of a basic group, as many pods as fit are placed, in its domain if it has one.
+        let is_basic = self.key().kind == GroupKind::Scheduling && spec.scheduling_policy.is_some();
+        let is_group = is_basic && gates.has(VersionChange::BasicGroups);
+        let min = min.or((is_group || !levels.is_empty() || undecided.is_some()).then_some(1))?;
         Some(GroupRules {
             min: min as usize,
             levels,
@@ -217,14 +219,10 @@ impl PodGroup {
     }
 
     fn agreement(&self, gates: FeatureGates) -> Option<Agreement> {
-        let is_checked = gates.has(VersionChange::GroupAgreement) && self.key().kind == GroupKind::Scheduling;
-        let policy = self.spec.preemption_policy.as_deref().unwrap_or(PREEMPT_LOWER_PRIORITY);
-        let names_pods = gates.has(VersionChange::GroupAgreementNamesPods);
-        is_checked.then(|| Agreement {
-            priority: self.spec.priority.unwrap_or(0),
-            preemption_policy: gates.pod_group_preemption_policy.then(|| policy.to_owned()),
-            name: names_pods.then(|| format!("podgroup/{}", self.metadata.namespaced_name())),
-        })
+        let name = format!("podgroup/{}", self.metadata.namespaced_name());
+        let PodGroupSpec { priority, preemption_policy, .. } = &self.spec;
+        let agreement = Agreement::new(gates, priority.unwrap_or(0), preemption_policy.as_deref(), name);
+        agreement.filter(|_| self.key().kind == GroupKind::Scheduling)
     }
 
     /// The topologies whose domains its pods share: that of its constraint, and those of its annotations.
@@ -232,12 +230,11 @@ impl PodGroup {
         TopologyLevel::of_annotations(self.topology().map(|own| own.key.as_str()), &self.metadata)
     }
 
-    /// Why no pod is preempted for the group, in kube-scheduler's words. Kubernetes 1.36 does not preempt for groups with constraints.
+    /// Why no pod is preempted for the group, in kube-scheduler's words.
     fn without_preemption(&self, gates: FeatureGates) -> Option<&'static str> {
-        if gates.pod_group_preemption_policy && self.spec.preemption_policy.as_deref() == Some("Never") {
-            return Some("not eligible due to preemptionPolicy=Never.");
-        }
-        self.topology().map(|_| "not supported for pod groups with scheduling constraints.")
+        let unsupported = self.topology().filter(|_| !gates.has(VersionChange::GroupsPreempt));
+        never_preempts(self.spec.preemption_policy.as_deref(), gates)
+            .or(unsupported.map(|_| "not supported for pod groups with scheduling constraints."))
     }
 
     fn topology(&self) -> Option<&TopologyConstraint> {

@@ -7,11 +7,12 @@ use super::{
     GROUP_REQUIRED_TOPOLOGY_ANNOTATION, GROUP_SLICE_SIZE_ANNOTATION, GROUP_SLICE_TOPOLOGY_ANNOTATION,
     GroupKey, GroupKind,
 };
+use crate::feature_gates::{FeatureGates, VersionChange};
 use crate::object::{ObjectMeta, Pod};
 use crate::syntax;
 
 /// The default of `spec.preemptionPolicy`.
-pub(super) const PREEMPT_LOWER_PRIORITY: &str = "PreemptLowerPriority";
+const PREEMPT_LOWER_PRIORITY: &str = "PreemptLowerPriority";
 
 /// What has to hold for a group as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,13 +44,56 @@ pub struct Agreement {
     pub name: Option<String>,
 }
 
+/// What a pod has that the pods of a group agree in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgreeingPod<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// `spec.schedulerName`.
+    pub scheduler_name: &'a str,
+    /// Its own priority.
+    pub priority: i32,
+    /// Its own preemption policy.
+    pub preemption_policy: &'a str,
+}
+
+impl<'a> From<&'a Pod> for AgreeingPod<'a> {
+    fn from(pod: &'a Pod) -> AgreeingPod<'a> {
+        AgreeingPod {
+            name: &pod.metadata.name,
+            scheduler_name: &pod.spec.scheduler_name,
+            priority: pod.spec.priority.unwrap_or(0),
+            preemption_policy: pod.spec.preemption_policy.as_deref().unwrap_or(PREEMPT_LOWER_PRIORITY),
+        }
+    }
+}
+
+/// Why a group with this preemption policy preempts no pod, in kube-scheduler's words.
+pub(super) fn never_preempts(policy: Option<&str>, gates: FeatureGates) -> Option<&'static str> {
+    let is_never = gates.pod_group_preemption_policy && policy == Some("Never");
+    is_never.then_some("not eligible due to preemptionPolicy=Never.")
+}
+
 impl Agreement {
+    /// That of a group with this priority, policy and name.
+    pub(super) fn new(
+        gates: FeatureGates,
+        priority: i32,
+        preemption_policy: Option<&str>,
+        name: String,
+    ) -> Option<Agreement> {
+        let policy = preemption_policy.unwrap_or(PREEMPT_LOWER_PRIORITY);
+        gates.has(VersionChange::GroupAgreement).then(|| Agreement {
+            priority,
+            preemption_policy: gates.pod_group_preemption_policy.then(|| policy.to_owned()),
+            name: gates.has(VersionChange::GroupAgreementNamesPods).then_some(name),
+        })
+    }
+
     /// In which way a pod differs, in kube-scheduler's words.
-    pub fn problem<'a>(&self, pods: impl Iterator<Item = &'a Pod> + Clone) -> Option<String> {
+    pub fn problem<'a>(&self, pods: impl Iterator<Item = AgreeingPod<'a>> + Clone) -> Option<String> {
         let first = pods.clone().next()?;
-        let policy_of =
-            |pod: &'a Pod| pod.spec.preemption_policy.as_deref().unwrap_or(PREEMPT_LOWER_PRIORITY).to_owned();
-        let policy = self.preemption_policy.clone().unwrap_or_else(|| policy_of(first));
+        let policy = self.preemption_policy.as_deref().unwrap_or(first.preemption_policy);
         let (pod_group, priority) = match &self.name {
             Some(_) => ("a pod group hierarchy", "the root pod group's priority"),
             None => ("a single pod group", "the pod group's priority"),
@@ -62,28 +106,27 @@ impl Agreement {
             (Some(_), None) => " as the pod group's preemption policy",
             _ => "",
         };
-        let problem = |pod: &'a Pod| {
-            let name = &*pod.metadata.name;
-            let (scheduler, expected) = (&pod.spec.scheduler_name, &first.spec.scheduler_name);
-            let own = pod.spec.priority.unwrap_or(0);
-            Some(match () {
-                () if scheduler != expected => format!(
-                    "all pods in {pod_group} should have the same .spec.schedulerName set, got: {} and {}",
-                    named(format!("{scheduler:?}"), name),
-                    named(format!("{expected:?}"), &first.metadata.name)
-                ),
-                () if own != self.priority => format!(
-                    "all pods in {pod_group} should have the same priority as {priority}, got {} and {}",
-                    named(own.to_string(), name),
-                    named(self.priority.to_string(), self.name.as_deref().unwrap_or_default())
-                ),
-                () if policy_of(pod) != policy => format!(
-                    "all pods in {pod_group} should have the same preemption policy{of_group}, got {} and {policy}",
-                    named(policy_of(pod), name)
-                ),
-                () => return None,
-            })
-        };
+        let problem =
+            |AgreeingPod { name, scheduler_name, priority: own, preemption_policy }: AgreeingPod<'a>| {
+                let expected = first.scheduler_name;
+                Some(match () {
+                    () if scheduler_name != expected => format!(
+                        "all pods in {pod_group} should have the same .spec.schedulerName set, got: {} and {}",
+                        named(format!("{scheduler_name:?}"), name),
+                        named(format!("{expected:?}"), first.name)
+                    ),
+                    () if own != self.priority => format!(
+                        "all pods in {pod_group} should have the same priority as {priority}, got {} and {}",
+                        named(own.to_string(), name),
+                        named(self.priority.to_string(), self.name.as_deref().unwrap_or_default())
+                    ),
+                    () if preemption_policy != policy => format!(
+                        "all pods in {pod_group} should have the same preemption policy{of_group}, got {} and {policy}",
+                        named(preemption_policy.to_owned(), name)
+                    ),
+                    () => return None,
+                })
+            };
         pods.into_iter().find_map(problem)
     }
 }

@@ -26,6 +26,12 @@ pub(crate) struct ReleasedClaims {
     extended: HashMap<(NamespacedName, Box<str>), Arc<Allocation>>,
 }
 
+impl ReleasedClaims {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.extended.is_empty()
+    }
+}
+
 impl State {
     /// The claims that only these pods use. With `gone`, also those whose pods are gone.
     pub(crate) fn claims_left_by<'a>(&'a self, pods: &[&'a PodDevices], gone: bool) -> Vec<LeftClaim<'a>> {

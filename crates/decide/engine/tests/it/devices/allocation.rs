@@ -1,9 +1,11 @@
 //! Which devices a claim gets, and on which nodes.
 
+use berth_api::feature_gates::KubernetesVersion::V1_36;
 use berth_engine::Outcome;
 use berth_input::inventory::Inventory;
 
-use super::{CLASS, World, claim, nodes, pod, pod_with_claim, requests, slice, world};
+use super::{CLASS, World, claim, nodes, pod, pod_with_claim, requests, slice, world, world_with};
+use crate::common::with_gates;
 
 const NOT_ALL: &str = "cannot allocate all claims";
 
@@ -204,7 +206,8 @@ fn administration_uses_devices_that_others_have() {
 fn an_expression_that_fails_on_a_device_ends_the_attempt() {
     let selector =
         ", selectors: [{cel: {expression: 'device.attributes[\"gpu.example.com\"].model == \"x\"'}}]";
-    let mut world = world(&(two_gpus() + &pod_with_claim("p", &requests(&[selector]))));
+    let text = two_gpus() + &pod_with_claim("p", &requests(&[selector]));
+    let mut world = world_with(with_gates(V1_36.into()), &text);
     let error = "running \"DynamicResources\" filter plugin: claim default/p: selector #0: CEL runtime error: no such key: model";
     assert_eq!(world.placed("p"), error);
 }
@@ -260,10 +263,14 @@ fn all_devices_are_those_with_enough_free_capacity() {
     let pods = pod_with_claim("one", &requests(&[&share("")]))
         + &pod_with_claim("all", &requests(&[&share(", allocationMode: All")]))
         + &pod_with_claim("more", &requests(&[&share(", allocationMode: All")]));
-    let mut world = world(&(objects + &pods));
+    let text = objects + &pods;
+    let mut in_1_36 = world_with(with_gates(V1_36.into()), &text);
+    assert_eq!(in_1_36.placed("one"), "n0: r0=a");
+    assert_eq!(in_1_36.placed("all"), "n0: r0=b", "10Gi of a are left, less than requested");
+    assert_eq!(in_1_36.placed("more"), unplaced(1, NOT_ALL), "a request for all needs a device");
+    let mut world = world(&text);
     assert_eq!(world.placed("one"), "n0: r0=a");
-    assert_eq!(world.placed("all"), "n0: r0=b", "10Gi of a are left, less than requested");
-    assert_eq!(world.placed("more"), unplaced(1, NOT_ALL), "a request for all needs a device");
+    assert_eq!(world.placed("all"), unplaced(1, NOT_ALL), "a is one of all devices");
 }
 
 #[test]

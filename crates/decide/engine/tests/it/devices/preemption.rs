@@ -269,8 +269,8 @@ fn a_group_preempts_for_the_devices_of_all_its_members() {
         let victims: Vec<_> = found.victims.iter().map(|victim| victim.name().to_owned()).collect();
         victims.join(" ")
     };
-    assert_eq!(preempt(&mut world), "a b");
+    assert_eq!(preempt(&mut world), "b a");
     // The trial is taken back.
-    assert_eq!(preempt(&mut world), "a b");
+    assert_eq!(preempt(&mut world), "b a");
     assert_eq!(world.preempt("m1", &[]), "n0: a");
 }

@@ -1,5 +1,7 @@
 //! The arguments of plugins.
 
+use berth_api::feature_gates::KubernetesVersion::V1_36;
+
 use super::*;
 
 #[test]
@@ -343,8 +345,8 @@ fn the_shape_of_volume_binding_needs_its_gate() {
         value(&format!("{head}profiles: [{{pluginConfig: [{{name: VolumeBinding, args: {args}}}]}}]"))
     };
     let shape = "{shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}";
-    let off = arg_errors("VolumeBinding", shape);
-    assert!(off.starts_with("shape: Invalid value: ") && off.contains("StorageCapacityScoring"), "{off}");
+    let off = SchedulerConfig::read_with(&body(shape), true, V1_36.into()).unwrap_err().to_string();
+    assert!(off.contains("shape: Invalid value: ") && off.contains("StorageCapacityScoring"), "{off}");
 
     let gates = FeatureGates { storage_capacity_scoring: true, ..FeatureGates::default() };
     let read = |args: &str| SchedulerConfig::read_with(&body(args), true, gates).map(|(config, _)| config);

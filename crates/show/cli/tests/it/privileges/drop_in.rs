@@ -13,7 +13,7 @@ use super::{break_rule, enforced_world, running_pod, volumes, wait_for};
 use crate::client::{eventually, text};
 use crate::process::{Berth, DEADLINE};
 
-const UPSTREAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/privileges/kube-scheduler-1.36.yaml");
+const UPSTREAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/privileges/kube-scheduler-1.37.yaml");
 const POD_GROUPS: [(&str, &str); 2] =
     [("scheduling.k8s.io", "v1alpha2"), ("scheduling.x-k8s.io", "v1alpha1")];
 
@@ -268,16 +268,13 @@ async fn the_documentation_lists_the_permissions_of_each_identity() {
     for part in ["scheduler", "enforcer", "webhook", "console"] {
         assert_eq!(documented(part), world.granted(&format!("berth-{part}")).await, "{part}");
     }
-    // Of the scheduler, kube-scheduler lacks only what pod groups need, also those of Jobs, and claims for extended resources.
+    // Of the scheduler, kube-scheduler lacks only what pod groups need, also those of Jobs.
     let upstream = World::rights_in(UPSTREAM);
     let lacking = documented("scheduler").into_iter().filter(|right| !upstream.contains(right));
     let is_for_groups = |right: &Right| {
         right.resource.starts_with("podgroups") || ["jobs", "workloads"].contains(&&*right.resource)
     };
-    let is_for_new_claims =
-        |right: &Right| right.resource == "resourceclaims" && ["create", "delete"].contains(&&*right.verb);
-    let lacking: Vec<_> =
-        lacking.filter(|right| !is_for_groups(right) && !is_for_new_claims(right)).collect();
+    let lacking: Vec<_> = lacking.filter(|right| !is_for_groups(right)).collect();
     assert_eq!(lacking, []);
 }
 
