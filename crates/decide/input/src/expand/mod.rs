@@ -117,7 +117,7 @@ pub struct RolledOut {
     pub workload: usize,
     /// Its pods of the earlier template, which are among the deleted.
     pub old: Vec<NamespacedName>,
-    /// Those of a StatefulSet whose ordinals are not wanted, which are among the deleted.
+    /// Those of a StatefulSet whose ordinals are not wanted. They are not among the deleted.
     pub surplus: Vec<NamespacedName>,
     /// Those of the new one.
     pub new: Vec<NamespacedName>,
@@ -191,7 +191,8 @@ impl<'a> Expander<'a> {
             pods.extend(self.ownership.pods_of(Kind::ReplicaSet, set.object.metadata()));
         }
         let has_new_template = rollout::has_new_template(&context.entry.object);
-        let hash = names::template_hash(&deployment.spec.template);
+        let of_deployment = sets.iter().map(|set| &set.object);
+        let (name, uid, hash) = rollout::present_set(&context.entry.object, of_deployment);
         if has_new_template {
             let (new, old) = split_by(pods, POD_TEMPLATE_HASH, &hash);
             self.roll_out(context, old, &[], &new);
@@ -207,11 +208,7 @@ impl<'a> Expander<'a> {
             return self.replicate(context, &draft, &owner.name, wanted, &pods);
         }
 
-        let set = ObjectMeta {
-            name: format!("{}-{hash}", metadata.name),
-            namespace: metadata.namespace.clone(),
-            ..ObjectMeta::default()
-        };
+        let set = ObjectMeta { name, uid, namespace: metadata.namespace.clone(), ..ObjectMeta::default() };
         let owner = owner_reference("apps/v1", Kind::ReplicaSet, &set);
         let mut draft = self.draft(context, &deployment.spec.template, "spec.template", &owner)?;
         draft.label(POD_TEMPLATE_HASH, &hash);
@@ -464,7 +461,7 @@ impl<'a> Expander<'a> {
         let names = |pods: &[&Pod]| pods.iter().map(|pod| pod.metadata.namespaced_name()).collect::<Vec<_>>();
         let rolled_out =
             RolledOut { workload: context.index, old: names(&old), surplus: names(surplus), new: names(new) };
-        self.expansion.deleted.extend(rolled_out.old.iter().chain(&rolled_out.surplus).cloned());
+        self.expansion.deleted.extend(rolled_out.old.iter().cloned());
         if !old.is_empty() || !surplus.is_empty() {
             self.expansion.rolled_out.push(rolled_out);
         }

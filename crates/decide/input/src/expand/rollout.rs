@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::names::template_hash;
-use crate::inventory::{Workload, WorkloadSpec};
-use berth_api::object::Pod;
+use crate::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_api::object::group::POD_TEMPLATE_HASH;
+use berth_api::object::{ObjectMeta, OwnerReference, Pod};
 use berth_api::read::decode_at;
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_api::syntax::quantity::Quantity;
@@ -35,17 +35,44 @@ pub fn keeps_old_pods(workload: &Workload) -> bool {
 /// restart` does): the fields that Berth reads are compared with their defaults, of all others those that the new template
 /// has.
 pub fn changes_template(workload: &Workload) -> bool {
-    let Some(earlier) = workload.replaced.as_deref().and_then(template) else { return false };
-    let Some(template) = template(&workload.spec) else { return false };
+    let earlier = workload.replaced.as_deref().and_then(template);
+    earlier.zip(template(&workload.spec)).is_some_and(|(earlier, template)| differs(earlier, template))
+}
+
+fn differs(earlier: &Value, template: &Value) -> bool {
     // Errors of templates that cannot be read are reported elsewhere.
     let (Some(pod), Some(earlier_pod)) = (defaulted(template), defaulted(earlier)) else { return false };
     pod != earlier_pod || !contains(earlier, template)
 }
 
+/// Name, uid and hash of the ReplicaSet of the present template of a Deployment: one of these that it has, or else a new one.
+pub(super) fn present_set<'a>(
+    deployment: &Workload,
+    sets: impl Iterator<Item = &'a Workload>,
+) -> (String, String, String) {
+    let wanted = template(&deployment.spec).unwrap_or(&Value::Null);
+    let mut same = sets.filter(|set| template(&set.spec).is_some_and(|template| !differs(template, wanted)));
+    let known = same.find_map(|set| {
+        let ObjectMeta { name, uid, .. } = set.metadata();
+        let hash = template(&set.spec)?.pointer("/metadata/labels")?.get(POD_TEMPLATE_HASH)?.as_str()?;
+        Some((name.clone(), uid.clone(), hash.to_owned()))
+    });
+    known.unwrap_or_else(|| {
+        let hash = template_hash(wanted);
+        (format!("{}-{hash}", deployment.metadata().name), String::new(), hash)
+    })
+}
+
 /// Whether a pod has the present template of its Deployment.
-pub fn has_template_of(pod: &Pod, deployment: &Workload) -> bool {
-    let hash = template(&deployment.spec).map(template_hash);
-    hash.is_some() && pod.metadata.label(POD_TEMPLATE_HASH) == hash.as_deref()
+pub fn has_template_of(pod: &Pod, inventory: &Inventory, deployment: &Workload) -> bool {
+    let ObjectMeta { namespace, name, .. } = deployment.metadata();
+    let is_owner = |of: &OwnerReference| of.kind == "Deployment" && of.name == *name;
+    let sets = inventory.workloads.iter().map(|entry| &entry.object).filter(|set| {
+        let metadata = set.metadata();
+        metadata.namespace == *namespace && metadata.controller().is_some_and(is_owner)
+    });
+    let (_, _, hash) = present_set(deployment, sets);
+    pod.metadata.label(POD_TEMPLATE_HASH) == Some(&hash)
 }
 
 fn template(spec: &WorkloadSpec) -> Option<&Value> {

@@ -440,6 +440,31 @@ fn workloads_the_api_server_would_reject_are_errors() {
 }
 
 #[test]
+fn an_invalid_template_changed_nothing_where_the_input_has_the_replica_set_or_the_run() {
+    let owned = |kind: &str, name: &str, owner: &str| {
+        workload(kind, "", "").replace("name: web,", &format!("name: {name}, ownerReferences: [{owner}],"))
+    };
+    let set =
+        owned("ReplicaSet", "web-1", "{apiVersion: apps/v1, kind: Deployment, name: web, controller: true}");
+    let run = owned("Job", "web-1", "{apiVersion: batch/v1, kind: CronJob, name: web, controller: true}");
+    let cron = format!(
+        "---\n{{apiVersion: batch/v1, kind: CronJob, metadata: {{name: web}}, spec: {{jobTemplate: {{spec: {{{TEMPLATE}}}}}}}}}\n"
+    );
+    for (dump, change, path) in [
+        (workload("Deployment", "", "") + &set, workload("Deployment", "", ""), "spec.template"),
+        (cron.clone() + &run, cron, "spec.jobTemplate.spec.template"),
+    ] {
+        let mut inventory = Inventory::from_text(&dump).unwrap();
+        inventory.read(change.replace("image: i", "image: true").as_bytes(), "change").unwrap();
+        let message = expand(&inventory).unwrap_err().to_string();
+        let expected = format!(
+            "{path}.spec.containers[0].image: invalid type: boolean `true`, expected a string: quote it"
+        );
+        assert!(message.starts_with("change:2: ") && message.ends_with(&expected), "{message}");
+    }
+}
+
+#[test]
 fn real_manifests_and_dumps_expand() {
     for path in shared_files_for_tests() {
         let mut inventory = Inventory::keeping_raw();

@@ -35,6 +35,8 @@ pub(crate) struct Rollout {
     pub to_create: BTreeMap<i64, SimulatedPod>,
     /// Those that are, in this order.
     pub created: Vec<NamespacedName>,
+    /// How many of these were there before the rollout: they replace no pod.
+    pub n_present: usize,
     /// Whether it was not played to the end: that takes too much work.
     pub is_cut: bool,
 }
@@ -140,7 +142,7 @@ impl Rollout {
     /// earlier template stay.
     pub fn all(inventory: &Inventory, expansion: &mut Expansion) -> Vec<(usize, Rollout)> {
         let rolled_out = std::mem::take(&mut expansion.rolled_out);
-        for name in rolled_out.iter().flat_map(|of| of.old.iter().chain(&of.surplus)) {
+        for name in rolled_out.iter().flat_map(|of| &of.old) {
             expansion.deleted.remove(name);
         }
         if rolled_out.is_empty() {
@@ -191,6 +193,7 @@ impl Rollout {
             deleted_first: Vec::new(),
             deleted: Vec::new(),
             to_create: BTreeMap::new(),
+            n_present: created.len(),
             created: created.iter().map(|pod| pod.metadata.namespaced_name()).collect(),
             is_cut: false,
         }
@@ -202,6 +205,7 @@ impl Rollout {
         let gone: Vec<_> = self.old.iter().filter(|old| !is_there(&old.name)).collect();
         let gone: Vec<_> = gone.into_iter().map(|old| old.name.clone()).collect();
         gone.iter().for_each(|name| _ = self.old.remove(name));
+        self.n_present = self.created[..self.n_present].iter().filter(|name| is_there(name)).count();
         self.created.retain(is_there);
         let Strategy::DaemonSet(_, daemons) = &mut self.strategy else { return };
         for at in nodes.iter().filter_map(|node| daemons.positions.get(node)) {

@@ -44,7 +44,8 @@ impl Before {
 
     /// The pods that controllers have deleted since then, and that nothing replaces.
     pub fn deleted(&self, simulation: &Simulation, lost: &[(NamespacedName, String)]) -> Vec<NamespacedName> {
-        let left: BTreeSet<_> = simulation.pods().iter().map(|pod| self.name_of(pod)).collect();
+        let left = simulation.pods().iter().map(|pod| self.name_of(pod));
+        let left: BTreeSet<_> = left.chain(simulation.ended().keys().cloned()).collect();
         let lost: BTreeSet<_> = lost.iter().map(|(name, _)| name).collect();
         // Pods that belong to a node go with it.
         let before = self.nodes.iter().filter(|(_, node)| simulation.has_node(node)).map(|(name, _)| name);

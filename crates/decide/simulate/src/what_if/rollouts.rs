@@ -121,6 +121,7 @@ fn fix(simulation: &mut Simulation, at: usize, retry: impl Fn(Remedy<'_>) -> boo
         return found.join("; or ");
     }
     let waiting = waiting(rollout, simulation).map(|pod| pod.pod.metadata.namespaced_name());
+    let waiting = waiting.or_else(|| unavailable(rollout, simulation));
     let mut n_retries = 0;
     let completes = |repair: &Repair| {
         n_retries += 1;
@@ -179,7 +180,10 @@ fn unavailable(rollout: &Rollout, simulation: &Simulation) -> Option<NamespacedN
 
 fn reason(rollout: &Rollout, simulation: &Simulation, before: &Before) -> String {
     let n_updated = rollout.created.iter().filter(|name| simulation.is_available(name)).count();
-    let progress = format!("{n_updated} of {} pods have the new template", rollout.n_new());
+    let progress = match rollout.n_new() {
+        0 => format!("{} too many", counted(rollout.old.len(), "pod")),
+        n => format!("{n_updated} of {n} pods have the new template"),
+    };
     if rollout.is_cut {
         return format!("{progress}; it was not played to the end, because it takes too many steps");
     }

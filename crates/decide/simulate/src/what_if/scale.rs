@@ -156,7 +156,9 @@ impl Scaled {
         }
         let rolls_out = workload.kind() == Kind::Deployment && changes_template(workload);
         let newest = match rolls_out {
-            true => pods.iter().map(pod).find(|pod| has_template_of(pod, workload)).and_then(set_of),
+            true => {
+                pods.iter().map(pod).find(|pod| has_template_of(pod, inventory, workload)).and_then(set_of)
+            }
             false => names.len().checked_sub(1),
         };
         let mut old = sets.clone();

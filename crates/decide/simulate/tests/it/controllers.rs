@@ -134,6 +134,40 @@ fn a_changed_strategy_ended_a_stuck_rollout_without_a_word() {
 }
 
 #[test]
+fn a_rollback_replaced_the_pods_that_had_the_template_already() {
+    // As a server names them.
+    let before = nodes(2, 4) + &workload("Deployment", SURGE, "1");
+    let owner = |kind: &str, name: &str| {
+        format!(
+            "ownerReferences: [{{apiVersion: apps/v1, kind: {kind}, name: {name}, controller: true, uid: u-{name}}}]"
+        )
+    };
+    let set = workload("ReplicaSet", "replicas: 6,", "1")
+        .replace("name: web}", &format!("name: web-abc, uid: u-web-abc, {}}}", owner("Deployment", "web")))
+        .replace("labels: {app: web}", "labels: {app: web, pod-template-hash: abc}");
+    let pods: String = (0..6)
+        .map(|i| {
+            format!(
+                "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: web-abc-{i}, labels: {{app: web, pod-template-hash: abc}}, {}}}, spec: \
+                 {{nodeName: n{}, containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]}}, status: {{phase: Running}}}}\n",
+                owner("ReplicaSet", "web-abc"),
+                i % 2 + 1
+            )
+        })
+        .collect();
+    let dump = before.replace("name: web}", "name: web, uid: u-web}") + &set + &pods;
+    let deployment = |cpu| File(workload("Deployment", SURGE, cpu));
+    let changed = played(&dump, [deployment("5")]);
+    assert_eq!((sets(&changed, 5), changed.outcome.stuck_rollouts.len()), ((3, 5), 1));
+    let outcome = played(&dump, [deployment("5"), deployment("1")]).outcome;
+    assert_eq!(
+        (outcome.stuck_rollouts.len(), outcome.n_unmoved, outcome.moved.len()),
+        (0, 5, 1),
+        "{outcome:?}"
+    );
+}
+
+#[test]
 fn a_stateful_set_is_scaled_down_when_all_its_pods_run() {
     let before = nodes(1, 3) + &workload("StatefulSet", "replicas: 3,", "1");
     let names = |changed: &Changed| {
@@ -151,6 +185,9 @@ fn a_stateful_set_is_scaled_down_when_all_its_pods_run() {
     let steps = || [cordon("n1"), cordon("n2"), evict(), scale(Kind::StatefulSet, 1)];
     let changed = played(&small, steps());
     assert_eq!(names(&changed), "web-0 web-1 web-2");
+    let stuck = &changed.outcome.stuck_rollouts[0];
+    assert!(stuck.reason.starts_with("2 pods too many; pod default/web-0 is not available."), "{stuck:?}");
+    assert_eq!(stuck.fix, "add a node like n1: then the rollout completes");
     let parallel = small.replace("replicas: 3,", "replicas: 3, podManagementPolicy: Parallel,");
     assert_eq!(names(&played(&parallel, steps())), "web-0");
 }

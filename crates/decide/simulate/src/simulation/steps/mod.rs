@@ -328,7 +328,7 @@ impl Steps<'_> {
     fn name_replaced(&mut self, rollout: &Rollout) {
         let is_there = |name: &NamespacedName| rollout.old.contains(name);
         let is_of_deployment = matches!(rollout.strategy, Strategy::Deployment(..));
-        for (i, name) in rollout.created.iter().enumerate() {
+        for (i, name) in rollout.created.iter().skip(rollout.n_present).enumerate() {
             let Some(at) = self.simulation.position(name.namespace(), name.name()) else { continue };
             let pod = &mut self.simulation.pods[at];
             match is_of_deployment {
