@@ -151,3 +151,24 @@ fn the_zone_does_not_cover_the_host_name_on_nodes_without_a_zone() {
     assert_eq!(rules(&(text.clone() + &in_zone)), ["redundant-term"]);
     assert_eq!(rules(&(text + &in_zone + &nodes(&["b"]))), [""; 0]);
 }
+
+#[test]
+fn the_fix_of_opposite_terms_would_have_excluded_every_node() {
+    let fix = |second: &str| {
+        let term =
+            |operator: &str| format!("{{matchExpressions: [{{key: a, operator: {operator}, values: [x]}}]}}");
+        let spec = format!(
+            "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{}, {}]}}}}}},",
+            term("NotIn"),
+            second.replace("IN", &term("In")),
+        );
+        let text = crate::findings::workload("Deployment", "web", "", &spec);
+        crate::report(&text, &["terms-exclude-nothing"]).findings.remove(0).fix
+    };
+    assert_eq!(
+        fix("IN"),
+        "keep the term that is meant: in one term, the requirements would exclude every node"
+    );
+    let other = "{matchExpressions: [{key: b, operator: NotIn, values: [y]}]}";
+    assert_eq!(fix(other), "write the requirements in one term, where all of them must hold");
+}

@@ -12,15 +12,6 @@ use serde_json::{Value, json};
 
 use super::user::User;
 
-/// A pod that fits nowhere: for its sake a plan looks at all pods.
-const LARGE: &str = "
----
-apiVersion: v1
-kind: Pod
-metadata: {name: large, namespace: default}
-spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1000}}}]}
-";
-
 /// The pods about which they differ.
 pub async fn disagreements(user: &User, dump: &Value) -> Result<Vec<String>, String> {
     let inventory = Inventory::from_text(&dump.to_string()).map_err(|error| error.to_string())?;
@@ -40,8 +31,10 @@ pub async fn disagreements(user: &User, dump: &Value) -> Result<Vec<String>, Str
         ];
         // Others stay for other reasons.
         if !pod.belongs_to_node() && pod.metadata.controller().is_some() {
-            answers.push(("rebalance, by the status of the budget", !held.contains(&pod.key())));
-            answers.push(("rebalance, by a count of pods", !held_as_counted.contains(&pod.key())));
+            let moves =
+                |held: &Option<BTreeSet<String>>| held.as_ref().map(|held| !held.contains(&pod.key()));
+            answers.extend(moves(&held).map(|moves| ("rebalance, by the status of the budget", moves)));
+            answers.extend(moves(&held_as_counted).map(|moves| ("rebalance, by a count of pods", moves)));
         }
         for (what, answer) in answers.into_iter().filter(|(_, answer)| *answer != in_cluster) {
             findings.push(format!("may {} be evicted? cluster: {in_cluster}, {what}: {answer}", pod.key()));
@@ -57,15 +50,18 @@ fn would_evict(inventory: &Inventory, pod: &Pod) -> Result<bool, String> {
     Ok(what_if.run(|_, _| ()).map_err(|error| error.to_string())?.outcome.blocked.is_empty())
 }
 
-/// The pods that disruption budgets keep where they are.
-fn held_by_rebalance(inventory: &Inventory) -> Result<BTreeSet<String>, String> {
-    let mut inventory = inventory.clone();
-    inventory.read(LARGE.as_bytes(), "large").map_err(|error| error.to_string())?;
-    let simulation =
-        Simulation::as_is(inventory, SimulationOptions::default()).map_err(|error| error.to_string())?;
-    let plan = simulation.rebalance(&Request::new(vec![Goal::Defragment], Timestamp::now()), None);
+/// The pods that disruption budgets keep where they are; none if all nodes are needed, so that a plan asks nothing about pods.
+fn held_by_rebalance(inventory: &Inventory) -> Result<Option<BTreeSet<String>>, String> {
+    let simulation = Simulation::as_is(inventory.clone(), SimulationOptions::default());
+    let simulation = simulation.map_err(|error| error.to_string())?;
+    // The plan makes no move: what is said of pods is said of them where they are.
+    let request = Request { max_moves: Some(0), ..Request::new(vec![Goal::Consolidate], Timestamp::now()) };
+    let plan = simulation.rebalance(&request, None);
+    if plan.after == plan.bounds {
+        return Ok(None);
+    }
     let held = plan.immovable.into_iter().filter(|pod| pod.reason.contains("PodDisruptionBudget"));
-    Ok(held.map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect())
+    Ok(Some(held.map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect()))
 }
 
 /// The status of a pod whose readiness changes.

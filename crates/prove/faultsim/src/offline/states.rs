@@ -41,7 +41,9 @@ fn add(states: &mut States, key: Key, state: String, n: usize) {
 /// The states that a simulation has.
 pub fn offline(simulation: &Simulation, lost: &BTreeSet<String>) -> States {
     let mut states = States::new();
-    for pod in simulation.pods() {
+    // Simulations do not say what deletes pods that have ended.
+    let has_ended = |pod: &SimulatedPod| pod.is_unadmitted(UnadmittedState::Rejected);
+    for pod in simulation.pods().iter().filter(|pod| !has_ended(pod)) {
         let key = of(pod.workload.clone(), &pod.pod);
         let state = state_offline(pod, &key.1, lost);
         add(&mut states, key, state, 1);
@@ -54,7 +56,6 @@ fn state_offline(pod: &SimulatedPod, workload: &str, lost: &BTreeSet<String>) ->
         (Some(node), _) if lost.contains(node) => ON_LOST_NODE.to_owned(),
         (Some(node), _) => running(workload, node),
         (None, Some(why)) if why.state == UnadmittedState::NotCreated => NOT_CREATED.to_owned(),
-        (None, Some(why)) if why.state == UnadmittedState::Rejected => "rejected".to_owned(),
         (None, Some(_)) => "waits on a node".to_owned(),
         (None, None) => pending(&pod.outcome.message()),
     }
@@ -77,14 +78,12 @@ pub fn in_cluster(
         let is_replaced = is_lost
             && pod.metadata.is_deleting()
             && pod.metadata.controller().is_some_and(|owner| owner.kind != "StatefulSet");
-        if is_replaced || (pod.is_terminal() && pod.metadata.controller().is_some()) {
+        if is_replaced || pod.is_terminal() {
             continue;
         }
         *n_created.entry(key.clone()).or_default() += 1;
         let state = if is_lost {
             ON_LOST_NODE.to_owned()
-        } else if pod.status.phase == "Failed" {
-            "rejected".to_owned()
         } else if pod.status.phase == "Running" {
             running(&key.1, &pod.spec.node_name)
         } else if is_bound {
