@@ -9,7 +9,7 @@ use berth_api::syntax::format::counted;
 use berth_console::{pictures, reports};
 use berth_simulate::PodExplanation;
 use berth_terminal::output;
-use berth_terminal::output::BOLD;
+use berth_terminal::output::{BOLD, NL};
 use berth_terminal::process::{ExitStatus, leave_to_exit};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -160,7 +160,7 @@ impl Args {
         let report: BTreeMap<_, _> = both.iter().map(|of| (of.kubernetes.name(), &of.pod)).collect();
         let table = |mut out: &mut dyn Write| {
             for of in &both {
-                writeln!(out, "{BOLD}With Kubernetes {}{BOLD:#}\n", of.kubernetes)?;
+                writeln!(out, "{BOLD}With Kubernetes {}{BOLD:#}{NL}", of.kubernetes)?;
                 self.write(&mut out, &of.pod, of.is_node_known)?;
                 writeln!(out)?;
             }

@@ -17,7 +17,7 @@ pub fn write(out: &mut impl Write, upgrade: &Upgrade) -> io::Result<()> {
     let Upgrade { from, to, pending, recreated, preempted, rules, removed, gates, configuration, .. } =
         upgrade;
     for text in configuration {
-        writeln!(out, "{BAD}The configuration of the scheduler is not read any more{BAD:#}: {text}\n")?;
+        writeln!(out, "{BAD}The configuration of the scheduler is not read any more{BAD:#}: {text}{NL}")?;
     }
     for of in removed {
         let (object, api_version, replacement) = (&of.object, &of.api_version, of.replacement);

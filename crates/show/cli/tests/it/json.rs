@@ -16,7 +16,6 @@ const RUNS: &[&[&str]] = &[
     &["simulate", "-f", "examples/shared-pool"],
     &["simulate", "-f", "examples/rolling-update"],
     &["simulate", "-f", "examples/node-name"],
-    &["what-if", "-f", "examples/pod-group", "--kubernetes", "1.36", "--upgrade", "1.38"],
     &["explain", "-f", "examples/zone-affinity", "ledger"],
     &["explain", "-f", "examples/unschedulable", "database-1"],
     &["explain", "-f", "examples/rack-limit", "search-8"],
