@@ -58,8 +58,8 @@ pub struct Plan {
     pub goes_on: bool,
 }
 
-/// The next sizes of the ReplicaSets. `old` are those of other templates, oldest first; `has_old_pods`: whether pods of these have not ended,
-/// those included that are being deleted.
+/// The next sizes of the ReplicaSets. `old` are those of other templates, oldest first; `has_old_pods`: whether pods of these have not
+/// ended, those included that are being deleted.
 pub fn plan(spec: &Spec, new: Option<SetSize>, old: &[SetSize], has_old_pods: impl FnOnce() -> bool) -> Plan {
     let (mut sized_new, mut sized_old) = (new, old.to_vec());
     // The Deployment was scaled after the ReplicaSets.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::json;
 
 use super::ownership::{Ownership, is_active};
-use super::rollout::defaulted;
+use super::rollout::{changes_template, defaulted};
 use super::{revision, template_mut};
 use crate::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_api::object::group::POD_TEMPLATE_HASH;
@@ -21,7 +21,14 @@ pub fn workload_names(inventory: &Inventory) -> HashSet<(Kind, NamespacedName)> 
 
 /// Gives the workloads of an input that were not known before, but whose pods or ReplicaSets the input has, the template of these as their
 /// earlier one, if they differ: the newest ReplicaSet, or else the newest pod. Of a pod, what placement reads is compared.
+/// Workloads whose template stays the same keep the earlier one.
 pub fn find_earlier_templates(inventory: &mut Inventory, known: &HashSet<(Kind, NamespacedName)>) {
+    for workload in inventory.workloads.iter_mut().map(|entry| &mut entry.object) {
+        if workload.replaced_before.is_some() && !changes_template(workload) {
+            workload.replaced = workload.replaced_before.take();
+        }
+        workload.replaced_before = None;
+    }
     let ownership = Ownership::new(inventory);
     let is_new = |workload: &Workload| {
         workload.replaced.is_none()

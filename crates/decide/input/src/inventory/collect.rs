@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 
 use super::entry::{Entry, InputError, NOT_AN_OBJECT};
 use super::workload::{Workload, WorkloadSpec};
-use crate::expand::changes_template;
 use crate::policy::PlacementPolicy;
 use berth_api::feature_gates::ServerVersion;
 use berth_api::object::device::ResourceClaimStatus;
@@ -400,13 +399,10 @@ impl Inventory {
     ) -> Result<(), InputError> {
         let api_version = manifest.api_version.clone();
         let Entry { object, raw, source, order } = self.take(kind, manifest, metadata_of)?;
-        let object = Workload { api_version, spec: spec_of(object), replaced: None };
+        let object = Workload { api_version, spec: spec_of(object), replaced: None, replaced_before: None };
         if let Some((workload, earlier)) = put(&mut self.workloads, Entry { object, raw, source, order }) {
             workload.replaced = Some(Box::new(earlier.spec));
-            // Pods may still have the template before that.
-            if earlier.replaced.is_some() && !changes_template(workload) {
-                workload.replaced = earlier.replaced;
-            }
+            workload.replaced_before = earlier.replaced;
         }
         Ok(())
     }

@@ -11,6 +11,8 @@ pub struct Workload {
     pub spec: WorkloadSpec,
     /// The content that this one replaced, from an earlier input.
     pub replaced: Option<Box<WorkloadSpec>>,
+    /// What that one had replaced.
+    pub replaced_before: Option<Box<WorkloadSpec>>,
 }
 
 /// The content of a workload, by kind.

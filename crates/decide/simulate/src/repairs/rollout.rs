@@ -14,8 +14,8 @@ use crate::simulation::{Simulation, new_node_name};
 /// Nodes that are added at most.
 const MAX_ADDED: usize = 8;
 
-/// The first repair of a pod that `completes` the rollout of its workload. Where a smaller request or a node more is not enough, the largest
-/// request or the number of nodes that is.
+/// The first repair of a pod that `completes` the rollout of its workload. Where a smaller request or a node more is not enough, the
+/// largest request or the number of nodes that is.
 pub(crate) fn rollout_repairs(
     simulation: &mut Simulation,
     name: &NamespacedName,

@@ -91,8 +91,8 @@ impl StuckRollout {
     }
 }
 
-/// What lets the rollout at this position complete: another strategy, the end of pods that block it, limits that allow more pods, or else the
-/// first repair of the pod that it waits for.
+/// What lets the rollout at this position complete: another strategy, the end of pods that block it, limits that allow more pods, or else
+/// the first repair of the pod that it waits for.
 fn fix(simulation: &mut Simulation, at: usize, retry: impl Fn(Remedy<'_>) -> bool) -> String {
     let rollout = &simulation.rollouts[at];
     let mut found: Vec<String> = Vec::new();
