@@ -44,7 +44,8 @@ fn main() -> ExitCode {
     let jobs = number("--jobs")
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u64));
     if let Some(seed) = number("--seed") {
-        return one(seed, || run::run(seed));
+        let run = if seed >= offline::FIRST_SEED { offline::run } else { run::run };
+        return one(seed, || run(seed));
     }
     if let Some(n) = number("--runs") {
         return many::seeds(n, number("--first").unwrap_or(run::FIRST_WITH_DEVICES), jobs);

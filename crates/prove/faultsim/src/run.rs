@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::{check_bindings, console, devices, evictions, moves, quotas, settled, steps};
 use crate::cluster::{Additions, Cluster};
-use crate::offline;
 
 /// How long the cluster may take to settle after the last fault: nodes that come back, stalled watches, back-off.
 const SETTLE: Duration = Duration::from_secs(900);
@@ -31,9 +30,6 @@ pub const FIRST_WITH_MOVES: u64 = 9_000_000;
 
 /// From this seed on, writes take time within the API server, and clients hang up while a quota is charged.
 pub const FIRST_WITH_QUOTAS: u64 = 10_000_000;
-
-/// From this seed on, nothing fails, and the answers of offline commands are compared with what the cluster does.
-pub const FIRST_OFFLINE: u64 = 11_000_000;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,9 +59,6 @@ static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Runs a seed, once the platform simulates. A process runs only one.
 pub fn run(seed: u64) -> RunReport {
-    if seed >= FIRST_OFFLINE {
-        return offline::run(seed);
-    }
     let mut rng = start(seed);
     let mut faulty = Duration::from_secs(rng.u64(30..120));
     let quotas = seed >= FIRST_WITH_QUOTAS;

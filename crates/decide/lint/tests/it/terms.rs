@@ -169,6 +169,6 @@ fn the_fix_of_opposite_terms_would_have_excluded_every_node() {
         fix("IN"),
         "keep the term that is meant: in one term, the requirements would exclude every node"
     );
-    let other = "{matchExpressions: [{key: b, operator: NotIn, values: [y]}]}";
+    let other = "{matchExpressions: [{key: b, operator: NotIn, values: [w]}]}";
     assert_eq!(fix(other), "write the requirements in one term, where all of them must hold");
 }

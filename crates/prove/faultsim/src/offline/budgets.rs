@@ -1,6 +1,6 @@
 //! The eviction API of the cluster, which `kubectl drain` uses, `what-if` and `rebalance` decide alike about disruption budgets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::Pod;
 use berth_input::inventory::Inventory;
@@ -10,23 +10,20 @@ use berth_simulate::{Simulation, SimulationOptions};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::user::User;
-
-/// The pods about which they differ.
-pub async fn disagreements(user: &User, dump: &Value) -> Result<Vec<String>, String> {
-    let inventory = Inventory::from_text(&dump.to_string()).map_err(|error| error.to_string())?;
+/// The pods about which they differ. `in_cluster` says which pods the API server would evict, by `namespace/name`.
+pub fn disagreements(
+    inventory: &Inventory,
+    in_cluster: &BTreeMap<String, bool>,
+) -> Result<Vec<String>, String> {
     let mut counted = inventory.clone();
     counted.pod_disruption_budgets.iter_mut().for_each(|entry| entry.object.status = Default::default());
-    let held = held_by_rebalance(&inventory)?;
+    let held = held_by_rebalance(inventory)?;
     let held_as_counted = held_by_rebalance(&counted)?;
     let mut findings = Vec::new();
     for pod in inventory.pods.iter().map(|entry| &entry.object) {
-        if pod.spec.node_name.is_empty() || pod.is_terminal() || pod.metadata.is_deleting() {
-            continue;
-        }
-        let in_cluster = user.would_evict(&pod.metadata.namespaced_name()).await?;
+        let Some(in_cluster) = in_cluster.get(&pod.key()) else { continue };
         let mut answers = vec![
-            ("what-if, by the status of the budget", would_evict(&inventory, pod)?),
+            ("what-if, by the status of the budget", would_evict(inventory, pod)?),
             ("what-if, by a count of pods", would_evict(&counted, pod)?),
         ];
         // Others stay for other reasons.
@@ -36,7 +33,7 @@ pub async fn disagreements(user: &User, dump: &Value) -> Result<Vec<String>, Str
             answers.extend(moves(&held).map(|moves| ("rebalance, by the status of the budget", moves)));
             answers.extend(moves(&held_as_counted).map(|moves| ("rebalance, by a count of pods", moves)));
         }
-        for (what, answer) in answers.into_iter().filter(|(_, answer)| *answer != in_cluster) {
+        for (what, answer) in answers.into_iter().filter(|(_, answer)| answer != in_cluster) {
             findings.push(format!("may {} be evicted? cluster: {in_cluster}, {what}: {answer}", pod.key()));
         }
     }

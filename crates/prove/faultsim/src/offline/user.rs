@@ -102,11 +102,11 @@ impl User {
         if let Some(path) = std::env::var_os("FAULTSIM_HISTORY") {
             std::fs::write(&path, dump.to_string()).map_err(|error| error.to_string())?;
         }
-        let disagreements = budgets::disagreements(self, &dump).await?;
+        let inventory = Inventory::from_text(&dump.to_string()).map_err(|error| error.to_string())?;
+        let disagreements = budgets::disagreements(&inventory, &self.would_evict(&inventory).await?)?;
         if !disagreements.is_empty() {
             return Ok(disagreements);
         }
-        let inventory = Inventory::from_text(&dump.to_string()).map_err(|error| error.to_string())?;
         let workloads = Workloads::new(&inventory);
         let mut what_if = WhatIf::new(inventory, SimulationOptions::default(), Timestamp::now())
             .map_err(|error| format!("offline: {error}"))?;
@@ -170,13 +170,21 @@ impl User {
         Ok(())
     }
 
-    /// Whether the API server would evict a pod now.
-    pub async fn would_evict(&self, pod: &NamespacedName) -> Result<bool, String> {
-        match self.try_evict(pod, "?dryRun=All").await {
-            Err(error) if matches!(error.code(), Some(429 | 500)) => Ok(false),
-            Err(error) => Err(error.to_string()),
-            Ok(_) => Ok(true),
+    /// Whether the API server would evict each running pod now.
+    async fn would_evict(&self, inventory: &Inventory) -> Result<BTreeMap<String, bool>, String> {
+        let mut answers = BTreeMap::new();
+        for pod in inventory.pods.iter().map(|entry| &entry.object) {
+            if pod.spec.node_name.is_empty() || pod.is_terminal() || pod.metadata.is_deleting() {
+                continue;
+            }
+            let answer = match self.try_evict(&pod.metadata.namespaced_name(), "?dryRun=All").await {
+                Err(error) if matches!(error.code(), Some(429 | 500)) => false,
+                Err(error) => return Err(error.to_string()),
+                Ok(_) => true,
+            };
+            answers.insert(pod.key(), answer);
         }
+        Ok(answers)
     }
 
     async fn try_evict(&self, pod: &NamespacedName, query: &str) -> Result<Value, CallError> {
