@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 use berth_api::feature_gates::{FeatureGate, FeatureGates, KubernetesVersion, VersionChange};
 use berth_api::object::NamespacedName;
-use berth_api::resource::group_of;
 use berth_input::inventory::Inventory;
 use serde::Serialize;
 
@@ -189,7 +188,6 @@ fn removed(inventory: &Inventory, from: KubernetesVersion, to: KubernetesVersion
     let removed = groups.filter_map(|(object, api_version)| {
         let (_, _, replacement) =
             REMOVED.iter().find(|(old, gone, _)| old == api_version && from < *gone && to >= *gone)?;
-        debug_assert_eq!(group_of(api_version), group_of(replacement));
         Some(RemovedApi { object, api_version: api_version.clone(), replacement })
     });
     removed.collect()

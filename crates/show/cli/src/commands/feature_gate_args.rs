@@ -18,7 +18,7 @@ impl KubernetesArgs {
     pub fn version(self, of_server: Option<ServerVersion>) -> KubernetesVersion {
         self.kubernetes.unwrap_or_else(|| {
             let warning = of_server.and_then(ServerVersion::warning);
-            warning.iter().for_each(|warning| output::warning(warning));
+            warning.iter().for_each(output::warning);
             of_server.map(|server| server.nearest).unwrap_or_default()
         })
     }
