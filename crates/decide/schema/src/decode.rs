@@ -6,10 +6,10 @@ use std::fmt;
 use base64::Engine;
 use berth_api::object::time::{rfc3339, rfc3339_micros};
 use berth_api::syntax::quantity::Quantity;
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::definitions::PROPOSED_FIELD;
+use super::go_time;
 use super::types::{Scalar, Struct, Type};
 
 /// Further unknown fields of an object are not reported.
@@ -31,8 +31,8 @@ pub enum DecodeError {
         expected: String,
     },
     /// The text does not have the format of its type.
-    #[error("{field}: {reason}")]
-    Malformed { field: String, reason: String },
+    #[error("{0}")]
+    Malformed(String),
 }
 
 /// Reads `object` as `ty`, in place. What the type does not know is dropped, and returned as paths
@@ -153,7 +153,7 @@ impl Reader {
             }
             (Type::Scalar(scalar), _) => read_scalar(*scalar, value).map_err(|wrong| match wrong {
                 Wrong::Type => wrong_type(ty, value, path, owner),
-                Wrong::Form(reason) => DecodeError::Malformed { field: path.to_string(), reason },
+                Wrong::Form(reason) => DecodeError::Malformed(reason),
             }),
             _ => Err(wrong_type(ty, value, path, owner)),
         }
@@ -240,8 +240,8 @@ fn read_scalar(scalar: Scalar, value: &mut Value) -> Result<(), Wrong> {
         (Scalar::Bytes, Value::String(text)) => check_base64(text),
         (Scalar::Quantity, Value::String(_) | Value::Number(_)) => canonical_quantity(value),
         (Scalar::Time | Scalar::MicroTime, Value::Null) => Ok(()),
-        (Scalar::Time, Value::String(_)) => canonical_time(value, rfc3339),
-        (Scalar::MicroTime, Value::String(_)) => canonical_time(value, rfc3339_micros),
+        (Scalar::Time, Value::String(_)) => canonical_time(value, false),
+        (Scalar::MicroTime, Value::String(_)) => canonical_time(value, true),
         _ => Err(Wrong::Type),
     }
 }
@@ -276,14 +276,10 @@ fn canonical_quantity(value: &mut Value) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn canonical_time(value: &mut Value, write: fn(Timestamp) -> String) -> Result<(), Wrong> {
+fn canonical_time(value: &mut Value, micro: bool) -> Result<(), Wrong> {
     let text = value.as_str().unwrap_or_default();
-    let time: Timestamp = text.parse().map_err(|_| {
-        Wrong::Form(format!(
-            "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as a time"
-        ))
-    })?;
-    let canonical = write(time);
+    let time = go_time::parse(text, micro).map_err(Wrong::Form)?;
+    let canonical = if micro { rfc3339_micros(time) } else { rfc3339(time) };
     if canonical != text {
         *value = Value::String(canonical);
     }
@@ -318,7 +314,7 @@ fn go_type(ty: &Type) -> String {
         Type::Map { values, .. } => format!("map[string]{}", go_type(values.get())),
         Type::List { items, .. } => format!("[]{}", go_type(items.get())),
         Type::Scalar(scalar) => match scalar {
-            Scalar::String => "string",
+            Scalar::String | Scalar::Time | Scalar::MicroTime => "string",
             Scalar::Bytes => "[]uint8",
             Scalar::Int32 => "int32",
             Scalar::Int64 => "int64",
@@ -326,8 +322,6 @@ fn go_type(ty: &Type) -> String {
             Scalar::Boolean => "bool",
             Scalar::IntOrString => "intstr.IntOrString",
             Scalar::Quantity => "resource.Quantity",
-            Scalar::Time => "v1.Time",
-            Scalar::MicroTime => "v1.MicroTime",
         }
         .to_owned(),
     }
@@ -388,7 +382,7 @@ mod tests {
             json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "0"}})
         );
         let lease = type_of("coordination.k8s.io", "v1", "Lease").expect("leases are known");
-        let mut object = json!({"spec": {"renewTime": "2024-05-01T10:00:00.5Z"}});
+        let mut object = json!({"spec": {"renewTime": "2024-05-01T12:00:00.500000+02:00"}});
         assert_eq!(decode(lease, &mut object), Ok(Vec::new()));
         assert_eq!(object["spec"]["renewTime"], "2024-05-01T10:00:00.500000Z");
     }
@@ -415,7 +409,7 @@ mod tests {
             ),
             (
                 json!({"spec": {"overhead": {"cpu": "much"}}}),
-                "spec.overhead.cpu: quantities must match the regular expression \
+                "quantities must match the regular expression \
                  '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
             ),
         ];
@@ -431,6 +425,6 @@ mod tests {
         let mut object = json!({"data": {"a": "aGVsbG8="}});
         assert_eq!(decode(secret, &mut object), Ok(Vec::new()));
         let error = decode(secret, &mut json!({"data": {"a": "a!b"}})).expect_err("not base64");
-        assert_eq!(error.to_string(), "data.a: illegal base64 data at input byte 1");
+        assert_eq!(error.to_string(), "illegal base64 data at input byte 1");
     }
 }

@@ -10,6 +10,7 @@ mod built_in;
 mod custom;
 mod decode;
 mod definitions;
+mod go_time;
 pub mod openapi;
 pub mod patch;
 pub mod protobuf;

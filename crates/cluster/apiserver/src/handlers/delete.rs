@@ -18,7 +18,7 @@ use super::reply::Reply;
 use super::{body, convert, read_options, sent, write};
 use crate::lifecycle;
 use crate::request::status::{self, Status};
-use crate::request::{ApiRequest, DeleteOptions};
+use crate::request::{ApiRequest, DeleteOptions, not_a_number};
 use crate::store::{Change, Object, Write, WriteError};
 use crate::strategy::now;
 use crate::webhook::Operation;
@@ -28,18 +28,18 @@ const ATTEMPTS: usize = 64;
 /// Reads the options of a deletion from the body or the query; the body has precedence.
 fn read_options(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
     let query = &request.query;
-    let mut options =
-        DeleteOptions {
-            grace_period_seconds: match query.get("gracePeriodSeconds") {
-                "" => None,
-                text => Some(text.parse().map_err(|_| {
-                    Status::bad_request(format!("gracePeriodSeconds: Invalid value: {text:?}"))
-                })?),
-            },
-            propagation_policy: Some(query.get("propagationPolicy").to_owned()).filter(|p| !p.is_empty()),
-            dry_run: sent::is_dry_run(query)?,
-            ..DeleteOptions::default()
-        };
+    let mut options = DeleteOptions {
+        grace_period_seconds: match query.get("gracePeriodSeconds") {
+            "" => None,
+            text => {
+                let wrong = |error| Status::bad_request(not_a_number("ParseInt", text, &error));
+                Some(text.parse().map_err(wrong)?)
+            }
+        },
+        propagation_policy: Some(query.get("propagationPolicy").to_owned()).filter(|p| !p.is_empty()),
+        dry_run: sent::is_dry_run(query, "DeleteOptions")?,
+        ..DeleteOptions::default()
+    };
     if let Some(orphans) = query.flag("orphanDependents")? {
         options.set_orphan_dependents(orphans);
     }
@@ -49,10 +49,15 @@ fn read_options(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
     }
     match options.propagation_policy.as_deref() {
         None | Some("Background" | "Foreground" | "Orphan") => Ok(options),
-        Some(other) => Err(Status::bad_request(format!(
-            "propagationPolicy: Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \
-             \"nil\""
-        ))),
+        Some(other) => {
+            let why = format!(
+                "Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+            );
+            Err(Status::invalid_options(
+                "DeleteOptions",
+                &[("FieldValueNotSupported", "propagationPolicy", why)],
+            ))
+        }
     }
 }
 

@@ -45,7 +45,7 @@ pub async fn evict(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>
     }
     sent::names_object(request, "Eviction", &eviction)?;
     sent::agree_with_path(request, "policy", "v1", "Eviction", &mut eviction)?;
-    let dry_run = sent::is_dry_run(&request.query)?;
+    let dry_run = sent::is_dry_run(&request.query, "CreateOptions")?;
     let mut warnings = Vec::new();
     let act = Act::create(dry_run);
     api.admission.mutate(request, act, Some(&mut eviction), &mut warnings).await?;

@@ -159,6 +159,14 @@ fn page(
     let resource = stored(info)?;
     let limit = query.number("limit")?.filter(|limit| *limit > 0);
     let requested = resource_version(query)?;
+    query.number("timeoutSeconds")?;
+    if query.get("sendInitialEvents") == "true" {
+        let why = "Forbidden: sendInitialEvents is forbidden for list".to_owned();
+        return Err(Status::invalid_options(
+            "ListOptions",
+            &[("FieldValueForbidden", "sendInitialEvents", why)],
+        ));
+    }
     let current = api.store.revision();
     let token = match query.get("continue") {
         "" => None,
@@ -230,6 +238,18 @@ fn check_version_match(version_match: &str, requested: Option<u64>) -> Result<()
         ("Exact" | "NotOlderThan", None) => {
             forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")
         }
-        (other, _) => Err(Status::bad_request(format!("resourceVersionMatch: Unsupported value: {other:?}"))),
+        (other, requested) => {
+            let field = "resourceVersionMatch";
+            let no_version =
+                "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
+            let why =
+                format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
+            let causes = [
+                ("FieldValueForbidden", field, no_version.to_owned()),
+                ("FieldValueNotSupported", field, why),
+            ];
+            let from = usize::from(requested.is_some());
+            Err(Status::invalid_options("ListOptions", &causes[from..]))
+        }
     }
 }

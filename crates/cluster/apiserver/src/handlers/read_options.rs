@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::request::{Cause, Query, RequestInfo, Status};
+use crate::request::{Cause, Query, RequestInfo, Status, not_a_number};
 use crate::store::{Filter, Store};
 use crate::table::IncludeObject;
 
@@ -40,8 +40,10 @@ pub fn filter(store: &Store, info: &RequestInfo, query: &Query) -> Result<Filter
 pub fn resource_version(query: &Query) -> Result<Option<u64>, Box<Status>> {
     match query.get("resourceVersion") {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| {
-            Status::bad_request(format!("Invalid value: {text:?}: resourceVersion: not a number"))
+        text => text.parse().map(Some).map_err(|error| {
+            let why = not_a_number("ParseUint", text, &error);
+            let what = "invalid resource version: resourceVersion";
+            Status::bad_request(format!("{what}: Invalid value: {text:?}: {why}"))
         }),
     }
 }

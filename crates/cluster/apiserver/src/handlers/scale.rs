@@ -25,7 +25,7 @@ pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
 /// # Errors
 /// The scale is malformed or invalid, or the object has changed since.
 pub async fn change(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    let dry_run = sent::is_dry_run(&request.query)?;
+    let dry_run = sent::is_dry_run(&request.query, "UpdateOptions")?;
     let applies = sent::is_apply(request);
     let sent = if request.info.verb == Verb::Update || applies {
         let mut value = if applies {

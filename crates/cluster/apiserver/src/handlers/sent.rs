@@ -24,17 +24,17 @@ const PATCH_TYPES: &[&str] = &[
     APPLY,
 ];
 
-/// Whether the request is a dry run.
+/// Whether the request is a dry run; `options` is the kind of its options.
 ///
 /// # Errors
 /// The parameter has another value than `All`.
-pub fn is_dry_run(query: &Query) -> Result<bool, Box<Status>> {
+pub fn is_dry_run(query: &Query, options: &str) -> Result<bool, Box<Status>> {
     let mut dry_run = false;
     for value in query.all("dryRun") {
         if value != "All" {
-            return Err(Status::bad_request(format!(
-                "dryRun: Unsupported value: {value:?}: supported values: \"All\""
-            )));
+            let values = Value::from(query.all("dryRun").collect::<Vec<_>>());
+            let why = format!("Unsupported value: {values}: supported values: \"All\"");
+            return Err(Status::invalid_options(options, &[("FieldValueNotSupported", "dryRun", why)]));
         }
         dry_run = true;
     }
@@ -181,6 +181,12 @@ pub fn agree_with_path(
     }
     if !info.name.is_empty() {
         let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
+        if name.is_empty() && info.verb == Verb::Update {
+            let url = &info.name;
+            return Err(Status::bad_request(format!(
+                "the name of the object ({url} based on URL) was undeterminable: name must be provided"
+            )));
+        }
         if name.is_empty() {
             metadata.insert("name".to_owned(), Value::from(info.name.as_str()));
         } else if name != info.name {

@@ -31,7 +31,7 @@ const CHANGE_ATTEMPTS: usize = 64;
 pub async fn create(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let resource = stored(info)?;
-    let dry_run = is_dry_run(&request.query)?;
+    let dry_run = is_dry_run(&request.query, "CreateOptions")?;
     let mut warnings = Vec::new();
     let value = read(request, &mut warnings)?;
     let object = create_object(api, request, resource, value, dry_run, &mut warnings).await?;
@@ -146,7 +146,7 @@ pub async fn change(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status
         return apply(api, request).await;
     }
     let info = &request.info;
-    let dry_run = is_dry_run(&request.query)?;
+    let dry_run = is_dry_run(&request.query, "UpdateOptions")?;
     let mut warnings = Vec::new();
     let sent = match info.verb {
         Verb::Update => Some(read(request, &mut warnings)?),
@@ -232,7 +232,7 @@ async fn create_by_update(
 async fn apply(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let resource = stored(info)?;
-    let dry_run = is_dry_run(&request.query)?;
+    let dry_run = is_dry_run(&request.query, "PatchOptions")?;
     let mut sent = parse_applied(&request.body)?;
     agree_with_path(request, info.resource.group, info.resource.version, info.resource.kind, &mut sent)?;
     let sent = convert::stored_value(info.resource, sent);

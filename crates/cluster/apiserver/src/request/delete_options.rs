@@ -42,6 +42,12 @@ impl DeleteOptions {
             _ => Err(wrong(field)),
         };
         if let Some(policy) = text(&value["propagationPolicy"], "propagationPolicy")? {
+            if value["orphanDependents"].is_boolean() {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                let why = format!("Invalid value: {policy:?}: {why}");
+                let cause = ("FieldValueInvalid", "propagationPolicy", why);
+                return Err(Status::invalid_options("DeleteOptions", &[cause]));
+            }
             self.propagation_policy = Some(policy);
         } else if let Some(orphans) = value["orphanDependents"].as_bool() {
             self.set_orphan_dependents(orphans);

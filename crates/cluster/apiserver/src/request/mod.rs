@@ -13,7 +13,7 @@ pub use accept::{Form, accepts_gzip, choose};
 pub use api_request::{ApiRequest, MAX_BODY_BYTES};
 pub use attributes::{Attributes, refusal};
 pub use delete_options::DeleteOptions;
-pub use query::{Query, decode};
+pub use query::{Query, decode, not_a_number};
 pub use route::{RequestInfo, Route, UnknownResource, Verb, route};
 pub use status::{Cause, Status};
 pub use user::{AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, User, service_account};

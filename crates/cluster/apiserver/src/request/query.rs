@@ -1,6 +1,7 @@
 //! Paths and queries: percent encoding, and the options requests carry in the query.
 
 use std::borrow::Cow;
+use std::num::{IntErrorKind, ParseIntError};
 
 use percent_encoding::percent_decode_str;
 
@@ -51,20 +52,28 @@ impl Query {
         }
     }
 
-    /// A number.
+    /// A number; those below 0 count as 0.
     ///
     /// # Errors
-    /// The value is not a number of zero or more.
+    /// The value is not a number.
     pub fn number(&self, key: &str) -> Result<Option<u64>, Box<Status>> {
         match self.get(key) {
             "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| {
-                Status::bad_request(format!(
-                    "invalid value {text:?} of parameter {key:?}: a number is expected"
-                ))
-            }),
+            text => match text.parse::<i64>() {
+                Ok(number) => Ok(Some(u64::try_from(number).unwrap_or(0))),
+                Err(error) => Err(Status::bad_request(not_a_number("ParseInt", text, &error))),
+            },
         }
     }
+}
+
+/// Go's message.
+pub fn not_a_number(function: &str, text: &str, error: &ParseIntError) -> String {
+    let why = match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
 /// Decodes percent escapes, and `+` as a space in queries; `None` if an escape is malformed or the result is no text.

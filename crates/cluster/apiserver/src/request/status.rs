@@ -166,6 +166,16 @@ impl Status {
         )
     }
 
+    /// Options of a request are invalid: `kind` is that of the options.
+    pub fn invalid_options(kind: &str, causes: &[(&str, &str, String)]) -> Box<Status> {
+        let cause = |(reason, field, message): &(&str, &str, String)| Cause {
+            reason: (*reason).to_owned(),
+            message: message.clone(),
+            field: (*field).to_owned(),
+        };
+        Status::invalid_kind("meta.k8s.io", kind, "", causes.iter().map(cause).collect())
+    }
+
     /// The version is older than the history, or the list's snapshot has expired.
     pub fn expired(message: impl Into<String>) -> Box<Status> {
         Status::new(StatusCode::GONE, "Expired", message)
@@ -224,7 +234,9 @@ impl Status {
         if d.retry_after_seconds > 0 {
             details.insert("retryAfterSeconds".to_owned(), Value::from(d.retry_after_seconds));
         }
-        if !details.is_empty() {
+        // As kube-apiserver answers what it does not serve.
+        let is_generic = matches!(self.reason, "NotFound" | "MethodNotAllowed");
+        if is_generic || !details.is_empty() {
             object["details"] = Value::Object(details);
         }
         object["code"] = Value::from(self.code.as_u16());

@@ -124,7 +124,8 @@ fn smallest(ty: &'static Type) -> Value {
             Scalar::Quantity | Scalar::Int32 | Scalar::Int64 | Scalar::Number | Scalar::IntOrString => {
                 1.into()
             }
-            Scalar::Time | Scalar::MicroTime => "2024-05-01T10:00:00Z".into(),
+            Scalar::Time => "2024-05-01T10:00:00Z".into(),
+            Scalar::MicroTime => "2024-05-01T10:00:00.000000Z".into(),
         },
     }
 }

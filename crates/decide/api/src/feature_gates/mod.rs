@@ -180,13 +180,12 @@ pub struct FeatureGates {
 }
 
 /// Gates of kinds and fields that only the API server reads: without them, it does not serve the kind, and drops the field.
-pub const API_GATES: [&str; 10] = [
+pub const API_GATES: [&str; 9] = [
     "DRADerivedAttributes",
     "DRADeviceCompatibilityGroups",
     "DRAListTypeAttributes",
     "DRAOptionalNodeOperations",
     "DRAPartitionableDevicesType",
-    "DRAResourcePoolStatus",
     "EmptyDirVolumeMode",
     "EvictionRequestAPI",
     "InPlacePodVerticalScalingMemoryBackedVolumes",
