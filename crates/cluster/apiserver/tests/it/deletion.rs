@@ -149,5 +149,8 @@ async fn dry_runs_change_nothing() {
     let binding = json!({"metadata": {"name": "a"}, "target": {"name": "n1"}});
     call(&client, Method::POST, &format!("{path}/binding?dryRun=All"), &binding).await;
     assert_eq!(get(&client, &path).await.1, created);
-    assert_eq!(post(&client, &format!("{PODS}?dryRun=Some"), &pod("b")).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(
+        post(&client, &format!("{PODS}?dryRun=Some"), &pod("b")).await.0,
+        StatusCode::UNPROCESSABLE_ENTITY
+    );
 }
