@@ -194,7 +194,7 @@ mod tests {
             deletion_cost: Some(["0", "1", "2"][i % 3]),
             node: if i % 10 == 9 { "" } else { nodes[i % 7 % 4] },
             phase: "Running",
-            is_ready: i % 5 != 0,
+            is_ready: !i.is_multiple_of(5),
             ready_since: None,
             restarts: 0,
         };
