@@ -6,12 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+pub(super) use super::resource::REFERENCE;
 use super::resource::scheduling_1_37::{add_gated_fields, add_job_scheduling};
 use super::resource::{GeneratedType, RESOURCES, Resource};
 use super::semantics;
-
-/// Where references between definitions point to.
-pub(super) const REFERENCE: &str = "#/components/schemas/";
 
 /// The fields of the proposals that Kubernetes' own types lack.
 pub(super) const PROPOSED_FIELD: &str = "requiredDuringSchedulingRequiredDuringExecution";

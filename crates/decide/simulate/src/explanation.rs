@@ -9,12 +9,10 @@ use berth_rules::{dialect_notes, relaxed_rules};
 use serde::Serialize;
 
 use crate::device_hints::device_hints;
+pub(crate) use crate::repairs::EXPLAIN_STEPS;
 use crate::repairs::{CoreTerm, Repair, unsatisfiable_core};
 use crate::rolling_update::blocked_by_own_update;
 use crate::simulation::{GroupPlacement, PodPreemption, SimulatedPod, Simulation, Unadmitted, preempt};
-
-/// Steps of work of an explanation, and of the search for repairs: about a second each.
-pub(crate) const EXPLAIN_STEPS: u64 = 10_000_000;
 
 /// Why a pod fits where it fits, or is unschedulable, and what would change that.
 #[derive(Clone, Debug, Serialize)]

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use super::revision::{desired_replicas_annotation, max_replicas_annotation};
 use crate::template::same_template;
 use crate::view::{Deployment, ReplicaSet};
 use berth_api::fenceposts::clamp;
 use berth_control::bounds::Bounds;
 use berth_control::deployment::{SetSize, Spec};
+
+pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
 /// A ReplicaSet and its planned number of pods.
 #[derive(Clone, Debug)]
@@ -34,6 +36,14 @@ impl Sized {
             age: self.age,
         }
     }
+}
+
+fn desired_replicas_annotation(replica_set: &ReplicaSet) -> Option<i32> {
+    replica_set.metadata.annotation(DESIRED_REPLICAS)?.parse().ok()
+}
+
+fn max_replicas_annotation(replica_set: &ReplicaSet) -> Option<i32> {
+    replica_set.metadata.annotation(MAX_REPLICAS)?.parse().ok()
 }
 
 /// The ReplicaSet of the current template, and all others by age, oldest first.

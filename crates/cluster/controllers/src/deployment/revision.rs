@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::replica_sets::{Sized, spec};
+use super::replica_sets::{DESIRED_REPLICAS, MAX_REPLICAS, Sized, spec};
 use crate::view::{Deployment, ReplicaSet};
 
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
 /// Annotations of a Deployment that are not copied to its ReplicaSets.
 const NOT_COPIED: [&str; 6] = [
@@ -30,14 +28,6 @@ pub(super) fn revision(replica_set: &ReplicaSet) -> i64 {
 /// The revision of the new ReplicaSet.
 pub(super) fn next_revision(old: &[Sized]) -> i64 {
     old.iter().map(|set| revision(&set.object)).max().unwrap_or(0).saturating_add(1)
-}
-
-pub(super) fn desired_replicas_annotation(replica_set: &ReplicaSet) -> Option<i32> {
-    replica_set.metadata.annotation(DESIRED_REPLICAS)?.parse().ok()
-}
-
-pub(super) fn max_replicas_annotation(replica_set: &ReplicaSet) -> Option<i32> {
-    replica_set.metadata.annotation(MAX_REPLICAS)?.parse().ok()
 }
 
 /// Annotations with the size that proportional scaling starts from.

@@ -7,7 +7,7 @@ pub(crate) mod scheduling_1_37;
 mod table;
 
 pub use crate::custom::{Defined, MAX_CUSTOM, custom_collection, custom_collection_at, defined, has_room};
-pub(crate) use row::{CHANGE, GeneratedType};
+pub(crate) use row::{CHANGE, GeneratedType, REFERENCE};
 pub use row::{Custom, CustomSchema, Resource, SelectableField, Storage, Subresource};
 pub use table::*;
 

@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::types::Type;
 
+/// Where references between definitions point to.
+pub(crate) const REFERENCE: &str = "#/components/schemas/";
+
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// The verbs of most subresources.

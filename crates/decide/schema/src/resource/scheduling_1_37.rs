@@ -8,7 +8,7 @@ use k8s_openapi::{NamespaceResourceScope, Resource};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-use crate::definitions::REFERENCE;
+use super::row::REFERENCE;
 
 /// Types that are not constructed: they have a name and a schema.
 macro_rules! types {

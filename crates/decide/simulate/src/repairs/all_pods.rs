@@ -106,7 +106,12 @@ impl<'a> AllPods<'a> {
                 && pod.unadmitted.as_deref().is_none_or(|why| why.state == UnadmittedState::NotCreated)
                 && !pod.pod.metadata.is_deleting()
         };
-        let of_workload: Vec<usize> = (0..simulation.pods.len()).filter(is_of).collect();
+        let mut of_workload: Vec<usize> = (0..simulation.pods.len()).filter(is_of).collect();
+        // What fits does not depend on the order in which pods came.
+        of_workload.sort_by(|a, b| {
+            let name = |i: &usize| &simulation.pods[*i].pod.metadata.name;
+            name(a).cmp(name(b))
+        });
         let mut by_template: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for i in of_workload.iter().filter(|_| of_workload.len() <= 2 * MAX_PODS) {
             by_template.entry(template(&simulation.pods[*i].pod)).or_default().push(*i);

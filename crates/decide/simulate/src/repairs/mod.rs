@@ -31,4 +31,5 @@ pub use self::change::{Change, FittingPods, Reach, Repair};
 pub use self::changed_object::has_rollouts;
 pub use self::core::CoreTerm;
 pub(crate) use self::core::unsatisfiable_core;
+pub(crate) use self::requests::EXPLAIN_STEPS;
 pub(crate) use self::rollout::rollout_repairs;

@@ -12,6 +12,9 @@ use super::change::{Change, Repair};
 use super::commands;
 use super::trial::{Problem, Trial};
 
+/// Steps of work of an explanation, and of the search for repairs: about a second each.
+pub(crate) const EXPLAIN_STEPS: u64 = 10_000_000;
+
 /// Sets of resources of which less is requested.
 pub(super) const MAX_SETS: usize = 4;
 /// Steps of work of placing a pod.

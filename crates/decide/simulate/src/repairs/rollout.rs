@@ -7,8 +7,7 @@ use super::add_node::like;
 use super::change::{Change, Repair};
 use super::groups::changed_pod;
 use super::node::changed_node;
-use super::requests::{MAX_SETS, lacking_resources, least_reduction};
-use crate::explanation::EXPLAIN_STEPS;
+use super::requests::{EXPLAIN_STEPS, MAX_SETS, lacking_resources, least_reduction};
 use crate::simulation::{Simulation, new_node_name};
 
 /// Nodes that are added at most.
