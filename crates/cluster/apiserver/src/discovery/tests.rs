@@ -34,7 +34,7 @@ fn plain_discovery_lists_every_resource() {
         seen += list["resources"].as_array().expect("resources").iter().filter(named).count();
     }
     // Kubernetes 1.37 has it no more.
-    let is_served = |of: &&Resource| (of.group, of.version) != ("scheduling.k8s.io", "v1alpha2");
+    let is_served = |of: &&&Resource| (of.group, of.version) != ("scheduling.k8s.io", "v1alpha2");
     assert_eq!(seen, RESOURCES.iter().filter(is_served).count() + METRICS.len());
 }
 
