@@ -1,6 +1,6 @@
 //! Requests with the answers of kube-apiserver 1.37.2 (`tests/recorded`), sent in their order to a server with the same gates.
 //!
-//! `different-SERVER.txt` names the requests that are answered otherwise. With `BERTH_UPDATE_GOLDEN` it is written anew, and what differs is
+//! `different-SERVER.txt` names the requests that are answered otherwise. With `BERTH_UPDATE_GOLDEN` the list is replaced, and what differs is
 //! printed: `PATH OURS THEIRS`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,7 +226,7 @@ async fn replay(server: &str, gates: &str) {
         assert_eq!(
             names,
             std::fs::read_to_string(&path).unwrap(),
-            "{path}: BERTH_UPDATE_GOLDEN=1 writes it anew"
+            "{path}: BERTH_UPDATE_GOLDEN=1 replaces it"
         );
     }
 }

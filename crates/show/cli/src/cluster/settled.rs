@@ -165,7 +165,7 @@ mod tests {
         let (state, node, message) = (UnadmittedState::Unbound, "n".to_owned(), String::new());
         let why = Unadmitted { state, node, reason: None, message };
         waiting.set_unmounted([("a/p".to_owned(), why)].into());
-        assert_eq!(unsettled_pods(&waiting, 1), None, "a claim that nobody binds kept it from settling");
+        assert_eq!(unsettled_pods(&waiting, 1), None, "a claim that stays unbound kept it from settling");
         let mut nominated = pending("p");
         nominated.status.nominated_node_name = "n".to_owned();
         check(vec![nominated], Some("Pod a/p waits for preempted pods to terminate"));

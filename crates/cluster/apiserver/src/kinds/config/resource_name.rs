@@ -5,7 +5,8 @@ use berth_api::syntax;
 use crate::kinds::prelude::*;
 
 const COMPUTE: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
-const COUNTS: [&str; 9] = [
+/// Objects that quotas count.
+pub const COUNTED: [&str; 9] = [
     "configmaps",
     "persistentvolumeclaims",
     "pods",
@@ -25,7 +26,7 @@ fn is_huge_page(name: &str) -> bool {
 pub fn is_of_quotas(name: &str) -> bool {
     let part = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits."));
     name == "requests.storage"
-        || COUNTS.contains(&name)
+        || COUNTED.contains(&name)
         || COMPUTE.contains(&part.unwrap_or(name))
         || is_huge_page(name.strip_prefix("requests.").unwrap_or(name))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_schema::resource::RESOURCE_QUOTAS;
 
-use super::resource_name::{is_of_quotas, validate_of_quota};
+use super::resource_name::{COUNTED, is_of_quotas, validate_of_quota};
 use crate::kinds::prelude::*;
 
 const SCOPES: &[&str] = &[
@@ -17,20 +17,7 @@ const SCOPES: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
-/// Resources that are counted.
-const COUNTED: [&str; 9] = [
-    "configmaps",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-];
-
-/// Each of these causes shows all scopes: no more of them are told.
+/// Each of these causes shows all scopes: further ones are left out.
 const MAX_SHOWN: usize = 64;
 
 /// Validates scopes with the resources that they can be about. The name is that of a selector's field.

@@ -55,7 +55,7 @@ pub fn validate_usage(pod: &Value, causes: &mut Causes) {
     }
 }
 
-/// Components that are told of the eviction of a pod, in the order of their priorities.
+/// Validates the components that are asked before an eviction of the pod.
 pub fn validate_responders(spec: &Value, causes: &mut Causes) {
     let path = "spec.evictionResponders";
     let responders = limited(&spec["evictionResponders"], path, MAX_RESPONDERS, causes);
