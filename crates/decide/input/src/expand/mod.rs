@@ -190,9 +190,10 @@ impl<'a> Expander<'a> {
         for set in &sets {
             pods.extend(self.ownership.pods_of(Kind::ReplicaSet, set.object.metadata()));
         }
-        let has_new_template = rollout::has_new_template(&context.entry.object);
         let of_deployment = sets.iter().map(|set| &set.object);
         let (name, uid, hash) = rollout::present_set(&context.entry.object, of_deployment);
+        let has_new_template =
+            rollout::has_new_template(&context.entry.object) || rollout::goes_on(&context.entry.object, &uid);
         if has_new_template {
             let (new, old) = split_by(pods, POD_TEMPLATE_HASH, &hash);
             self.roll_out(context, old, &[], &new);

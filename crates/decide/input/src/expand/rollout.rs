@@ -23,6 +23,17 @@ pub(super) fn has_new_template(workload: &Workload) -> bool {
     replaces_pods && changes_template(workload)
 }
 
+/// Whether the rollout of a Deployment with several ReplicaSets goes on, as only its strategy is not that of the one it replaced. Its
+/// ReplicaSet has to be known: all other pods are old.
+pub(super) fn goes_on(deployment: &Workload, set: &str) -> bool {
+    let (WorkloadSpec::Deployment(new), Some(WorkloadSpec::Deployment(earlier))) =
+        (&deployment.spec, deployment.replaced.as_deref())
+    else {
+        return false;
+    };
+    !set.is_empty() && !new.spec.paused && new.spec.strategy != earlier.spec.strategy
+}
+
 /// Whether the template of a workload is not that of the workload it replaced, but its controller keeps the pods. Those that it creates
 /// again have the new one, except that of a paused Deployment.
 pub fn keeps_old_pods(workload: &Workload) -> bool {

@@ -552,13 +552,14 @@ mod tests {
             pod("old-b", 1, "nodeName: b, ", running),
             pod("new", 2, "", "{phase: Pending}"),
         ];
-        let (manifests, _) = tried(&text.join("\n---\n"), "shop/new", "stop an old pod first");
+        let (manifests, page) = tried(&text.join("\n---\n"), "shop/new", "stop an old pod first");
         assert!(
             manifests.len() == 1
                 && manifests[0].contains("\"kind\":\"Deployment\"")
                 && manifests[0].contains("\"maxUnavailable\":1"),
             "{manifests:?}"
         );
+        assert!(page.contains("<strong class=\"good\">0 unplaced"), "{page}");
     }
 
     #[test]
