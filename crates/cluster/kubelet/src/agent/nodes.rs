@@ -115,6 +115,7 @@ impl Agent {
                 entry.view = Some(view);
                 if changed {
                     self.recheck_pending(id);
+                    self.retry_resizes(id);
                     self.retry_mounts_of(id);
                 }
                 if lacks {

@@ -292,7 +292,7 @@ impl Agent {
         }
         self.recount(entry.counter, PodCounter::Nothing);
         self.pending_rechecks.retain(|(_, pending)| *pending != id);
-        self.deferred_resizes.retain(|deferred| deferred.id != id);
+        self.pending_resizes.retain(|pending| pending.id != id);
         if entry.fingerprint.is_some() {
             self.admission.release(&entry.key);
             self.unmount_volumes(id, entry.node, &entry.mounted);

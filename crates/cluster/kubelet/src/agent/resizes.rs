@@ -3,7 +3,7 @@
 use berth_rules::PodRequests;
 
 use super::state::{Agent, now};
-use super::store::{DeferredResize, NodeId, PodId, PodState};
+use super::store::{NodeId, PendingPodResize, PodId, PodState};
 use crate::event::Progress;
 use crate::pod::resize::PendingResize;
 use crate::pod::view::PodView;
@@ -18,7 +18,7 @@ impl Agent {
         }
         if !lifecycle.is_resized_by(pod) {
             lifecycle.end_pending(pod);
-            self.deferred_resizes.retain(|deferred| deferred.id != id);
+            self.pending_resizes.retain(|pending| pending.id != id);
             return;
         }
         let node = entry.node;
@@ -28,15 +28,15 @@ impl Agent {
         };
         let Some(entry) = self.pods.get_mut(id) else { return };
         let PodState::Decided(lifecycle) = &mut entry.state else { return };
-        let is_deferred = matches!(pending, Some(PendingResize::Deferred(_)));
+        let is_pending = pending.is_some();
         match pending {
             Some(pending) => lifecycle.leave_pending(pod, pending, now()),
             None => lifecycle.allocate(pod, now()),
         }
         entry.fingerprint = Some(self.admission.accept(&lifecycle.as_allocated(pod)));
-        self.deferred_resizes.retain(|deferred| deferred.id != id);
-        if is_deferred {
-            self.deferred_resizes.push(DeferredResize { node, id, pod: Box::new(pod.clone()) });
+        self.pending_resizes.retain(|pending| pending.id != id);
+        if is_pending {
+            self.pending_resizes.push(PendingPodResize { node, id, pod: Box::new(pod.clone()) });
         }
     }
 
@@ -64,13 +64,13 @@ impl Agent {
         rejection.reason.starts_with("OutOf").then_some(PendingResize::Deferred(rejection.message))
     }
 
-    /// Resources of a node may have become free.
+    /// Resources of a node may have become free, or others than they were.
     pub(super) fn retry_resizes(&mut self, node: NodeId) {
         let (here, elsewhere) =
-            std::mem::take(&mut self.deferred_resizes).into_iter().partition(|d| d.node == node);
-        self.deferred_resizes = elsewhere;
-        let here: Vec<DeferredResize> = here;
-        for DeferredResize { id, pod, .. } in here {
+            std::mem::take(&mut self.pending_resizes).into_iter().partition(|d| d.node == node);
+        self.pending_resizes = elsewhere;
+        let here: Vec<PendingPodResize> = here;
+        for PendingPodResize { id, pod, .. } in here {
             self.resize(id, &pod);
             let unchanged = self.pods.get(id).and_then(|entry| match &entry.state {
                 PodState::Decided(lifecycle) => Some(Progress::of(lifecycle)),

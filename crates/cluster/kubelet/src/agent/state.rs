@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::pending_mounts::PendingMounts;
 use super::request_queue::{Job, RequestQueue};
-use super::store::{DeferredResize, NodeId, NodeState, Nodes, PodCounter, PodId, Pods};
+use super::store::{NodeId, NodeState, Nodes, PendingPodResize, PodCounter, PodId, Pods};
 use crate::address::AddressPool;
 use crate::admission::NodeAdmission;
 use crate::control::Counts;
@@ -43,7 +43,7 @@ pub(crate) struct Agent {
     pub(super) devices: DeviceClaims,
     pub(super) pending_mounts: PendingMounts,
     /// In the order of their requests.
-    pub(super) deferred_resizes: Vec<DeferredResize>,
+    pub(super) pending_resizes: Vec<PendingPodResize>,
     pub(super) timers: Timers<Timer>,
     pub(super) work: RequestQueue,
     pub(super) leases: RequestQueue,
@@ -93,7 +93,7 @@ impl Agent {
             volumes: Volumes::default(),
             devices: DeviceClaims::default(),
             pending_mounts: PendingMounts::default(),
-            deferred_resizes: Vec::new(),
+            pending_resizes: Vec::new(),
             timers: Timers::new(),
             work: RequestQueue::new(limit),
             leases: RequestQueue::new(limit.div_ceil(4)),

@@ -176,8 +176,8 @@ impl Pods {
     }
 }
 
-/// A pod whose resize waits for resources of its node.
-pub(super) struct DeferredResize {
+/// A pod whose resize the node has not allocated.
+pub(super) struct PendingPodResize {
     pub(super) node: NodeId,
     pub(super) id: PodId,
     pub(super) pod: Box<PodView>,

@@ -257,6 +257,12 @@ async fn a_resize_is_allocated_or_deferred() {
     let why = "Node didn't have enough resource: cpu, requested: 7000, used: 2000, capacity: 8000";
     world.pod_when("p", "deferred", |pod| is(pod, "Deferred", why)).await;
     has_cpus("4").await;
+    let never = "Node didn't have enough capacity: cpu, requested: 7000, capacity: 4000";
+    world.pod_when("p", "infeasible", |pod| is(pod, "Infeasible", never)).await;
+    has_cpus("8").await;
+    world.pod_when("p", "deferred again", |pod| is(pod, "Deferred", why)).await;
+    has_cpus("4").await;
+    world.pod_when("p", "infeasible again", |pod| is(pod, "Infeasible", never)).await;
     let resized = resize("3").await;
     assert_eq!(resized["spec"]["containers"][0]["resources"]["requests"]["cpu"], "3");
     let why = "Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000";
