@@ -345,7 +345,6 @@ impl Checker<'_> {
     }
 }
 
-/// The type with these types for its parameters.
 fn instantiate(t: &Type, parameters: &[Type]) -> Type {
     match t {
         Type::Param(parameter) => parameters[*parameter].clone(),

@@ -86,7 +86,6 @@ pub(crate) struct Overload {
     pub is_method: bool,
     pub parameters: Vec<Type>,
     pub result: Type,
-    /// How many type parameters the types have.
     pub n_type_parameters: usize,
     pub cost: Cost,
     pub function: Function,

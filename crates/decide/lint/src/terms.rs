@@ -153,7 +153,6 @@ impl Subject<'_> {
         first.iter().any(|labels| sets.iter().all(|set| set.contains(self.namespace(), labels, namespaces)))
     }
 
-    /// Whether a set has the pods of this subject.
     pub(crate) fn is_in(&self, set: &PodSet, namespaces: &KnownNamespaces) -> bool {
         set.contains(self.namespace(), &self.pod.metadata.labels, namespaces)
     }

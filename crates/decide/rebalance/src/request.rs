@@ -24,7 +24,6 @@ pub struct Input<'a> {
     pub running: Vec<RunningPod<'a>>,
     /// The pods without a node, in the order in which the scheduler tries them.
     pub pending: Vec<Pending<'a>>,
-    /// The disruption budgets.
     pub budgets: Vec<&'a PodDisruptionBudget>,
     /// The scales of the controllers of pods, for budgets without a status.
     pub scales: &'a Scales,

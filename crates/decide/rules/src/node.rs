@@ -14,7 +14,6 @@ pub struct NodeSelectorRule {
     pub dialect: Dialect,
     /// Whether the rule also holds during execution: the enforcer evicts pods that break it.
     pub required_during_execution: bool,
-    /// The terms.
     pub terms: Vec<NodeTerm>,
     /// The only nodes it can match, when every term of a v1 rule names nodes by `metadata.name`.
     ///
@@ -33,7 +32,6 @@ pub enum NodeTerm {
     All(Vec<NodeRequirement>),
 }
 
-/// One requirement of a node term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeRequirement {
     /// On a label.
@@ -44,14 +42,12 @@ pub enum NodeRequirement {
     Attribute(Requirement),
 }
 
-/// A preferred node term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PreferredNodeTerm {
     /// Field path in the pod, such as `spec.affinity.podAffinity...[0]`.
     pub path: String,
     /// Added to the score of matching nodes, 1 to 100.
     pub weight: i64,
-    /// The requirements.
     pub requirements: Vec<NodeRequirement>,
 }
 
@@ -71,7 +67,6 @@ impl NodeRequirement {
         self.holds_with(name, labels, |_| None)
     }
 
-    /// Whether a node satisfies it.
     pub fn holds_on(&self, node: &Node) -> bool {
         let Node { metadata, .. } = node;
         self.holds_with(&metadata.name, &metadata.labels, |key| node_attribute(node, key))

@@ -40,12 +40,10 @@ impl PodTerm {
     }
 }
 
-/// A preferred pod term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PreferredPodTerm {
     /// 1 to 100.
     pub weight: i64,
-    /// The term.
     pub term: PodTerm,
 }
 

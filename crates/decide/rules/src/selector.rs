@@ -198,7 +198,6 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// Matches everything.
     pub const EVERYTHING: Selector = Selector::All(Vec::new());
 
     /// A selector from requirements in any order.
@@ -228,7 +227,6 @@ impl Selector {
         Ok(Selector::new(requirements))
     }
 
-    /// Whether it matches everything.
     pub fn is_everything(&self) -> bool {
         matches!(self, Selector::All(requirements) if requirements.is_empty())
     }

@@ -18,7 +18,6 @@ pub enum SelectorError {
     Field {
         /// The whole text.
         selector: String,
-        /// The part.
         part: String,
     },
 }
@@ -113,7 +112,6 @@ pub struct FieldSelector {
     pub requirements: Vec<FieldRequirement>,
 }
 
-/// One requirement of a field selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
     /// The name of the field, such as `spec.nodeName`.

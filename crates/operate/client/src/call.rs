@@ -279,7 +279,6 @@ struct StatusDetails {
     causes: Vec<Cause>,
 }
 
-/// A cause in the details of a Status.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Cause {

@@ -82,9 +82,6 @@ pub struct Sidecars {
 
 impl Sidecars {
     /// Serves a component, and takes part in its election, if it has one. `client` has no rate limit.
-    ///
-    /// # Errors
-    /// As [`serving::serve`].
     pub async fn start<S: Readiness>(
         client: kube::Client,
         serving: &ServingOptions,

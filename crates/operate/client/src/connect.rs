@@ -293,9 +293,6 @@ pub fn client(connection: impl Into<Connection>) -> Result<kube::Client, Connect
 }
 
 /// As [`client`], with a limit on the rate of its requests.
-///
-/// # Errors
-/// As [`client`].
 pub fn limited_client(
     connection: impl Into<Connection>,
     limit: Option<RateLimit>,

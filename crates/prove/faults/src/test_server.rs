@@ -52,7 +52,6 @@ impl TestServer {
         transport(self.server.clone(), self.server.admin_token())
     }
 
-    /// The tokens of all nodes by their names.
     pub fn node_tokens(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + use<> {
         let server = self.server.clone();
         move |name| Some(server.node_token(name))
@@ -73,9 +72,6 @@ impl TestServer {
     }
 
     /// See [`observe::send`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn send(
         &self,
         method: Method,
@@ -112,9 +108,6 @@ impl TestServer {
     }
 
     /// Sends a patch of another media type.
-    ///
-    /// # Errors
-    /// As [`observe::send`].
     pub async fn patch_as(
         &self,
         media_type: &'static str,

@@ -35,9 +35,6 @@ pub enum PictureFormat {
 impl PictureOutputArgs {
     /// Writes `report` in the requested format; `table` writes its text form, `draw` gives its picture, or all of them as parts of
     /// a page.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
     pub fn write(
         self,
         out: &mut impl Write,
@@ -79,9 +76,6 @@ enum ReportFormat {
 
 impl ReportOutputArgs {
     /// Writes `report` in the requested format; `table` writes its text form.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
     pub fn write(
         self,
         out: &mut impl Write,
@@ -99,9 +93,6 @@ impl ReportOutputArgs {
 }
 
 /// Writes one self-contained page: pictures, and the report as text.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn page(
     out: &mut impl Write,
     title: &str,

@@ -116,7 +116,6 @@ fn style_element() -> String {
 pub enum Anchor {
     /// At its left end.
     Start,
-    /// In its middle.
     Middle,
     /// At its right end.
     End,

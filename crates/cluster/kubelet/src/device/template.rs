@@ -58,9 +58,6 @@ impl DeviceTemplate {
     pub const KIND: &str = "SimulatedDevices";
 
     /// The template in an object.
-    ///
-    /// # Errors
-    /// A field is invalid.
     pub fn read(manifest: &Manifest) -> Result<DeviceTemplate, DeviceTemplateError> {
         let fields: Fields = decode(manifest)?;
         let invalid = |field: &str, why: String| DeviceTemplateError::Field {

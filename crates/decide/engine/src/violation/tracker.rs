@@ -26,7 +26,6 @@ type PodName = (Box<str>, Box<str>);
 pub(crate) struct ViolationTracker {
     /// Pods with a rule between pods required during execution, by what it asks and the domain they are in.
     owners: FxHashMap<Place, FxHashSet<PodId>>,
-    /// The places of each of them.
     places_of: FxHashMap<PodId, SmallVec<[Place; 2]>>,
     /// How many entries of `owners` a matcher has.
     n_owned: FxHashMap<MatcherId, u32>,
@@ -45,7 +44,6 @@ pub(crate) struct ViolationTracker {
 struct BrokenPod {
     name: PodName,
     rules: SmallVec<[RuleAt; 2]>,
-    /// Their paths.
     paths: BTreeSet<String>,
 }
 

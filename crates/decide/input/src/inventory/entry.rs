@@ -19,7 +19,6 @@ pub enum InputError {
     Decode {
         /// Where the object was read.
         place: SourceLocation,
-        /// The field.
         error: Box<DecodeError>,
     },
     /// A policy has invalid fields.
@@ -29,15 +28,12 @@ pub enum InputError {
         place: SourceLocation,
         /// Kind, namespace and name.
         object: String,
-        /// The fields.
         errors: ConfigErrors,
     },
-    /// An object has no name.
     #[error("{place}: {kind}: metadata.name is missing: add it")]
     Unnamed {
         /// Where the object was read.
         place: SourceLocation,
-        /// Its kind.
         kind: &'static str,
     },
     /// Two objects of the same kind, namespace and name in one input.

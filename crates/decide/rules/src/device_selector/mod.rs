@@ -78,7 +78,6 @@ impl DeviceSelector {
         self.estimated_cost() > MAX_COST
     }
 
-    /// The text of the selector.
     pub fn expression(&self) -> &str {
         &self.compiled.expression
     }

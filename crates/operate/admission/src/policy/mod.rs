@@ -172,9 +172,7 @@ pub struct ExclusiveNodesLimit {
     /// What a pod is charged that has no node yet.
     pub charge: Measure,
     pub nodes: Option<u64>,
-    /// CPU of these nodes.
     pub cpu: Option<Quantity>,
-    /// Memory of these nodes.
     pub memory: Option<Quantity>,
 }
 

@@ -106,9 +106,6 @@ impl Running {
     }
 
     /// Waits until it has stopped.
-    ///
-    /// # Errors
-    /// It broke down.
     pub async fn stopped(self) -> Result<(), ServerError> {
         for task in self.tasks {
             task.await.map_err(|error| ServerError::Broken(error.to_string()))?;

@@ -20,7 +20,6 @@ pub const TLS_SECRET: &str = "berth-webhook-tls";
 const PLACEMENT_POLICY_FILE: &str =
     include_str!("../../../../../deploy/kustomize/components/placement-policies/crds.yaml");
 
-/// Name of the webhook for pods.
 const PODS_WEBHOOK: &str = "pods.scheduling.berth.dev";
 
 const NAMESPACE_FILE: &str = include_str!("../../../../../deploy/kustomize/base/namespace.yaml");
@@ -177,9 +176,6 @@ pub enum InstallError {
 
 impl Installation {
     /// All objects, in the order in which to create them.
-    ///
-    /// # Errors
-    /// A manifest in the binary cannot be parsed.
     pub fn objects(&self) -> Result<Vec<Value>, InstallError> {
         let mut objects = read(NAMESPACE_FILE)?;
         for component in &self.components {

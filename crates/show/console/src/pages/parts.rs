@@ -193,9 +193,6 @@ pub(super) fn verdict(verdict: &Verdict) -> Markup {
 }
 
 /// The items of the page that the parameter `page` selects, and the links to the others.
-///
-/// # Errors
-/// There is no such page.
 pub(super) fn paged<'a, T>(request: &Request<'_>, items: &'a [T]) -> Result<(&'a [T], Markup), PageError> {
     listing::paged(request, items).map_err(PageError::Parameter)
 }

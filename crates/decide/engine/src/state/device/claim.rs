@@ -370,7 +370,6 @@ impl Consumer {
         }
     }
 
-    /// One that is assumed.
     pub(super) fn assumed(reference: &ResourceClaimConsumerReference) -> Consumer {
         Consumer { is_written: false, ..Consumer::of(reference) }
     }

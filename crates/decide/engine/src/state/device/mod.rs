@@ -61,7 +61,6 @@ pub(crate) struct PoolName {
 #[derive(Clone, Default)]
 pub(crate) struct Devices {
     pools: BTreeMap<PoolName, Pool>,
-    /// The pool of each slice.
     slices: HashMap<Box<str>, PoolName>,
     /// The pools with slices of one node, by the name of the node.
     pools_of_node: HashMap<Box<str>, BTreeSet<PoolName>>,

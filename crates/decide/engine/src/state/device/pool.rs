@@ -16,10 +16,8 @@ use super::shape::Shape;
 use crate::state::interned::intern::{Symbol, Symbols};
 use crate::state::node::NodeRecord;
 
-/// Amounts by name.
 pub(crate) type Amounts = BTreeMap<Arc<str>, Quantity>;
 
-/// Counters by the name of their set.
 pub(crate) type CounterSets = Box<[(Arc<str>, Amounts)]>;
 
 #[derive(Clone, Debug, Default)]

@@ -57,7 +57,6 @@ impl State {
         Labels::intern(&mut self.symbols, labels.chain(attributes))
     }
 
-    /// A new rule set mentions its attributes.
     pub(in crate::state) fn mention_attributes(&mut self, rule_set: &mut RuleSet) {
         if self.settings.all_node_attributes {
             return;

@@ -26,7 +26,6 @@ pub(crate) struct ClassRecord {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AllowedTopologies(Box<[Box<[LabelValues]>]>);
 
-/// A label and the values that are allowed.
 type LabelValues = (Symbol, Box<[Symbol]>);
 
 impl ClassRecord {

@@ -100,7 +100,6 @@ impl Step {
     }
 }
 
-/// The plan, step by step.
 struct Plan<'a, 'o> {
     speculation: Speculation<'a>,
     options: &'o RemedyOptions,
