@@ -33,7 +33,6 @@ const TYPE_NAMES: [(&str, Type); 10] = [
     ("type", Type::Dyn),
 ];
 
-/// The type that a name stands for.
 pub(crate) fn named_type(name: &str) -> Option<Type> {
     match name {
         "list" => Some(Type::list(Type::Dyn)),

@@ -125,7 +125,6 @@ impl Entry {
     }
 }
 
-/// What a journal is of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Header {
@@ -133,7 +132,6 @@ pub struct Header {
     pub version: u32,
     /// Who decided: `berth`, or `kube-scheduler` as seen from outside.
     pub scheduler: String,
-    /// The identity of the process.
     pub identity: String,
     /// When the file was started.
     #[serde(serialize_with = "micros", deserialize_with = "some_time")]
@@ -275,7 +273,6 @@ pub struct RecordedGroup {
     /// The topologies whose domains the members share, the coarsest first, with the domain of members that are running.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<(TopologyLevel, Option<String>)>,
-    /// The groups that it consists of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composite: Option<GroupPart>,
 }
@@ -286,7 +283,6 @@ pub struct GroupResult {
     /// For each member its node; empty if the group is not placed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Option<String>>,
-    /// The victims of a preemption.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<NamespacedName>,
     /// Why the group is not placed.

@@ -217,7 +217,6 @@ pub struct RecordedNode {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RecordedPreemption {
-    /// The nominated node.
     pub node: Option<String>,
     /// `namespace/name` of the victims, the most important first.
     pub victims: Vec<String>,
@@ -240,7 +239,6 @@ pub struct RecordedPreemption {
     pub retry: Option<RecordedNode>,
 }
 
-/// Victims on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RecordedVictims {

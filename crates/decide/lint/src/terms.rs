@@ -25,13 +25,11 @@ impl Term<'_> {
         format!("{strength} {}", if self.anti { "anti-affinity" } else { "affinity" })
     }
 
-    /// The path of the term in the pod.
     pub(crate) fn path(&self) -> String {
         let inner = if self.required { "" } else { ".podAffinityTerm" };
         format!("{}{inner}", self.term.path)
     }
 
-    /// The pods that it selects.
     pub(crate) fn set(&self) -> PodSet {
         set(self.term)
     }

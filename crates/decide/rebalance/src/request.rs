@@ -20,7 +20,6 @@ pub struct Input<'a> {
     pub cluster: Cluster,
     pub nodes: &'a BTreeMap<String, Node>,
     pub namespaces: &'a KnownNamespaces,
-    /// The pods with a node.
     pub running: Vec<RunningPod<'a>>,
     /// The pods without a node, in the order in which the scheduler tries them.
     pub pending: Vec<Pending<'a>>,
@@ -80,7 +79,6 @@ impl<'a> From<&'a Pod> for Pending<'a> {
     }
 }
 
-/// A pod with a node.
 #[derive(Clone, Copy)]
 pub struct RunningPod<'a> {
     pub pod: &'a Pod,

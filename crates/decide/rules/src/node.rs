@@ -10,7 +10,6 @@ use berth_api::object::{Node, NodeAffinity, NodeSelector, NodeSelectorTerm, Sele
 pub struct NodeSelectorRule {
     /// Field path in the pod, such as `spec.affinity.podAffinity...[0]`.
     pub path: String,
-    /// The dialect that the field is read in.
     pub dialect: Dialect,
     /// Whether the rule also holds during execution: the enforcer evicts pods that break it.
     pub required_during_execution: bool,

@@ -11,7 +11,6 @@ use berth_api::object::{Namespace, StringMap};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodSet {
     pub namespaces: NamespaceScope,
-    /// The labels.
     pub selector: Selector,
 }
 

@@ -11,7 +11,6 @@ use berth_api::syntax::label_key;
 pub struct PodTerm {
     /// Field path in the pod, such as `spec.affinity.podAffinity...[0]`.
     pub path: String,
-    /// The dialect that the field is read in.
     pub dialect: Dialect,
     /// Whether the rule also holds during execution: the enforcer evicts pods that break it.
     pub required_during_execution: bool,

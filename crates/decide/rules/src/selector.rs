@@ -272,7 +272,6 @@ impl std::fmt::Display for Requirement {
 }
 
 impl Selector {
-    /// The number of values that it lists.
     pub fn n_values(&self) -> usize {
         let of = |requirement: &Requirement| match requirement {
             Requirement::In(_, values) | Requirement::NotIn(_, values) => values.len(),

@@ -116,7 +116,6 @@ pub struct FieldSelector {
 pub struct FieldRequirement {
     /// The name of the field, such as `spec.nodeName`.
     pub field: String,
-    /// The value that the field is compared with.
     pub value: String,
     /// Whether the field must have the value (`=`) or must not have it (`!=`).
     pub equal: bool,

@@ -21,7 +21,6 @@ pub struct Tolerations(Vec<TolerationRule>);
 /// `operator` of a toleration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TolerationOperator {
-    /// The taint has this value.
     Equal(String),
     Exists,
     /// The value of the taint is an integer greater than this one.

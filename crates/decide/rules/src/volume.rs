@@ -51,7 +51,6 @@ impl InTreePlugin {
         }
     }
 
-    /// The CSI driver that replaces it.
     pub fn csi_driver(self) -> &'static str {
         match self {
             InTreePlugin::AwsEbs => "ebs.csi.aws.com",

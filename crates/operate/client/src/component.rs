@@ -15,7 +15,6 @@ use crate::watch::WatchFailure;
 /// How long the release of the lease may take.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Handle of a spawned component.
 #[derive(Debug)]
 pub struct ComponentHandle<S> {
     status: watch::Receiver<S>,

@@ -255,7 +255,6 @@ impl Options {
 /// Sends one request and returns the response.
 pub type Transport =
     Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> + Send + Sync>;
-/// The body of a response of a [`Transport`].
 pub type ResponseBody = UnsyncBoxBody<bytes::Bytes, BoxError>;
 
 /// How requests reach an API server, and as whom.

@@ -57,7 +57,6 @@ impl KubeObject for DeviceEntry {
     }
 }
 
-/// Reads the object of an event.
 pub(crate) fn device_entry(kind: DeviceKind, event: StreamEvent<Value>) -> StreamEvent<DeviceEntry> {
     event.map(|value: Value| {
         let (namespace, name) = value.key();

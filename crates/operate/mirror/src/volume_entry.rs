@@ -17,7 +17,6 @@ pub struct ClaimState {
     pub version: u64,
     /// The node that a volume is to be provisioned for.
     pub selected_node: Option<String>,
-    /// Whether there is any annotation.
     pub has_annotations: bool,
     /// The volume; empty for none.
     pub volume_name: String,
@@ -77,7 +76,6 @@ impl KubeObject for VolumeEntry {
     }
 }
 
-/// Reads the object of an event.
 pub(crate) fn entry(kind: VolumeKind, event: StreamEvent<Value>) -> StreamEvent<VolumeEntry> {
     event.map(|value| {
         let (namespace, name) = value.key();

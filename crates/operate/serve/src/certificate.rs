@@ -141,7 +141,6 @@ impl Certificates {
         }
     }
 
-    /// Whether the certificate has changed.
     async fn reload(&self, certificate: &Path, key: &Path) -> Result<bool, CertificateError> {
         let contents = (read(certificate).await?, read(key).await?);
         let seen = |contents: &(Vec<u8>, Vec<u8>)| {

@@ -26,7 +26,6 @@ pub const NODES: &str = "/api/v1/nodes";
 /// Its requests panic unless the server accepts them; [`TestServer::send`] and [`TestServer::patch_as`] do not.
 pub struct TestServer {
     server: Arc<InProcessServer>,
-    /// A client of the administrator.
     pub client: kube::Client,
     stop: CancellationToken,
     _stop: DropGuard,
@@ -61,7 +60,6 @@ impl TestServer {
         connect::client(transport(self.server.clone(), token)).unwrap()
     }
 
-    /// A proxy in front of the server.
     pub fn proxy(&self) -> Proxy {
         Proxy::new(self.client.clone())
     }
@@ -71,7 +69,6 @@ impl TestServer {
         self.stop.clone()
     }
 
-    /// See [`observe::send`].
     pub async fn send(
         &self,
         method: Method,
@@ -81,7 +78,6 @@ impl TestServer {
         observe::send(&self.client, method, path, body).await
     }
 
-    /// Creates an object in the collection at a path.
     pub async fn create(&self, path: &str, object: impl Borrow<Value>) -> Value {
         self.send(Method::POST, path, object).await.unwrap()
     }

@@ -17,7 +17,6 @@ pub(super) fn pre_filter_by(plugin: Plugin, problem: Option<&Problem>) -> PreFil
     PreFilter::Rejected(Rejection { plugin, status, reasons: [reason.clone().into()].into_iter().collect() })
 }
 
-/// The path of a volume in the pod.
 pub(super) fn volume_path(volume: &str) -> String {
     format!("spec.volumes[{volume}]")
 }

@@ -29,7 +29,6 @@ pub(crate) struct ViolationTracker {
     places_of: FxHashMap<PodId, SmallVec<[Place; 2]>>,
     /// How many entries of `owners` a matcher has.
     n_owned: FxHashMap<MatcherId, u32>,
-    /// Pods to be evaluated.
     pods: FxHashSet<PodId>,
     /// Places where owners are to be evaluated.
     places: FxHashSet<Place>,

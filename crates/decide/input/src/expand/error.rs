@@ -23,7 +23,6 @@ pub enum ExpandError {
         object: String,
         path: &'static str,
         n_pods: i64,
-        /// The size of their template.
         template_kib: usize,
         max_pods: i64,
     },

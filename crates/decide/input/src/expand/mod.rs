@@ -83,7 +83,6 @@ pub struct ExpandedPod {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerSelector {
     pub kind: Kind,
-    /// Namespace of the owner and its pods.
     pub namespace: String,
     pub name: String,
     pub selector: LabelSelector,

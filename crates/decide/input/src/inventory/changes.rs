@@ -87,7 +87,6 @@ impl Inventory {
         Some(&entries[position].object)
     }
 
-    /// The names of all objects, by kind.
     pub fn names(&self) -> impl Iterator<Item = (Kind, NamespacedName)> {
         self.seen.keys().map(|(kind, namespace, name)| (*kind, NamespacedName::new(namespace, name)))
     }

@@ -21,7 +21,6 @@ pub enum InputError {
         place: SourceLocation,
         error: Box<DecodeError>,
     },
-    /// A policy has invalid fields.
     #[error("{}", .errors.0.iter().map(|e| format!("{place}: {object}: {e}")).collect::<Vec<_>>().join("\n"))]
     Policy {
         /// Where the object was read.

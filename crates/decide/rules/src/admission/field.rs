@@ -8,7 +8,6 @@ use berth_api::syntax::quantity::Quantity;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ErrorType {
-    /// A value is missing.
     #[serde(rename = "FieldValueRequired")]
     Required,
     /// A value is malformed or out of bounds.

@@ -56,7 +56,6 @@ impl Default for Limits {
 }
 
 impl ServerOptions {
-    /// A server at an address, with a certificate.
     pub fn new(listen: SocketAddr, certificate: CertificateSource) -> ServerOptions {
         ServerOptions {
             listen,

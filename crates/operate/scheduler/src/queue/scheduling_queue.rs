@@ -170,7 +170,6 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
         }
     }
 
-    /// Takes a pod out of the queue.
     pub(crate) fn remove(&mut self, id: PodId, now: Instant) {
         self.leave_place(id);
         if let Some(entry) = self.entries.remove(&id)

@@ -181,7 +181,6 @@ impl Devices {
         found.find(|(_, claim)| claim.is_of(pod))
     }
 
-    /// Number of entries in each table.
     pub(super) fn table_sizes(&self) -> BTreeMap<&'static str, usize> {
         let used = self.pools.values().map(|pool| pool.used.len()).sum();
         [

@@ -161,7 +161,6 @@ impl SliceRecord {
     }
 }
 
-/// What is allocated of a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DeviceUse {
     /// Claims that have the device for themselves: one, unless something went wrong.

@@ -15,7 +15,6 @@ use crate::state::State;
 use crate::state::interned::intern::{Labels, Symbol};
 use crate::state::rule_set::RuleSet;
 
-/// The attributes that rules mention.
 #[derive(Clone, Default)]
 pub(crate) struct MentionedAttributes {
     mentioned: FxHashMap<Symbol, Mention>,

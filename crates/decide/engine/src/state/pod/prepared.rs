@@ -237,7 +237,6 @@ impl State {
         self.spread_of(pod).iter().map(with_self).collect()
     }
 
-    /// The spread constraints of a pod.
     pub(crate) fn spread_of(&self, pod: &PreparedPod) -> &[Spread] {
         match pod.default_spread {
             Some(id) => &self.default_spreads.get(id).constraints,

@@ -23,7 +23,6 @@ pub(crate) struct PodVolumes {
     pub(crate) in_tree: Box<[(InTreePlugin, Box<str>)]>,
 }
 
-/// A claim that a pod uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PodClaim {
     pub(crate) key: ClaimKey,

@@ -66,7 +66,6 @@ impl AllowedTopologies {
     }
 }
 
-/// The CSI drivers of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CsiNodeRecord {
     /// The drivers, and how many volumes they can attach, if they are limited.
@@ -107,7 +106,6 @@ impl CsiNodeRecord {
     }
 }
 
-/// What a CSI driver says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DriverRecord {
     /// It publishes its free capacity.

@@ -80,7 +80,6 @@ type StuckPod = (PreparedPod, Arc<str>, String);
 /// A hypothetical eviction.
 #[derive(Clone)]
 struct Step {
-    /// The pod as it was.
     pod: PreparedPod,
     node: Arc<str>,
     target: Target,

@@ -24,7 +24,6 @@ pub const NODES_GROUP: &str = "system:nodes";
 pub const NODE_USER_PREFIX: &str = "system:node:";
 const LEASES: &str = "kube-node-lease";
 
-/// A request of a node's identity.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRequest<'a> {
     pub node: &'a str,

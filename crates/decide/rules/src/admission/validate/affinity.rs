@@ -26,8 +26,9 @@ const VERSION_GT_HAS_ONE_VALUE: &str =
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     /// The v1 API; with `comparisons`, `Gt` and `Lt` are accepted in pod selectors (an extension).
-    V1 { comparisons: bool },
-    /// The design proposals.
+    V1 {
+        comparisons: bool,
+    },
     Proposal,
 }
 
