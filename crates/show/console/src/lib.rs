@@ -18,6 +18,7 @@ mod pending_groups;
 pub mod pictures;
 mod places;
 mod pod_table;
+pub mod report;
 pub mod reports;
 mod request;
 mod state;

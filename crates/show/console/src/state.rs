@@ -236,7 +236,6 @@ impl State {
         }
     }
 
-    /// The names of the objects of a kind.
     fn names(&self, kind: Kind) -> Vec<NamespacedName> {
         match kind {
             Kind::Node => self.simulation.nodes().map(|node| node.metadata.namespaced_name()).collect(),

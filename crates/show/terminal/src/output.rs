@@ -4,7 +4,8 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
+pub use anstyle::Style;
 use berth_api::syntax::shell::quoted;
 use clap::ValueEnum;
 use serde::Serialize;

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 pub use certificate::{Certificate, CertificateError};
 
-/// The namespace in the manifests.
 pub const NAMESPACE: &str = "berth-system";
 /// The Secret with the webhook's certificate.
 pub const TLS_SECRET: &str = "berth-webhook-tls";
@@ -119,7 +118,6 @@ impl FailurePolicy {
     }
 }
 
-/// Source of the webhook's certificate.
 #[derive(Clone, Debug)]
 pub enum CertificateSource {
     /// The manifests contain a Secret with a generated certificate.
@@ -151,7 +149,6 @@ pub struct Installation {
     pub replicas: Option<u16>,
     /// Additional arguments, in this order.
     pub extra_args: Vec<ExtraArg>,
-    /// Whether to add a ServiceMonitor.
     pub service_monitor: bool,
     pub webhooks: Vec<Webhook>,
     /// The webhook's policy, as YAML.
