@@ -11,7 +11,7 @@ mod events;
 mod lint;
 mod nodes;
 mod overview;
-pub(crate) mod parts;
+mod parts;
 mod pending;
 mod pod_groups;
 mod pods;

@@ -8,6 +8,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::answer::PageError;
 use crate::components::listing;
+pub(super) use crate::components::table;
 use crate::overview::Pods;
 use crate::{Request, links};
 
@@ -69,33 +70,6 @@ pub(super) fn object(kind: &str, namespace: &str, name: &str) -> Markup {
 pub(super) fn namespaces(pods: Pods<'_>) -> BTreeSet<String> {
     let of_workloads = pods.table.workloads().map(|(_, (namespace, _))| namespace.clone());
     of_workloads.chain(pods.table.single().map(|at| pods.at(at).pod.metadata.namespace.clone())).collect()
-}
-
-/// A table whose first column names the rows. Narrow windows show each row as a card. A column without anything in it is left out.
-pub(crate) fn table(caption: &str, headers: &[&str], rows: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
-    let rows: Vec<Vec<Markup>> = rows.into_iter().collect();
-    let is_used =
-        |i: &usize| *i == 0 || rows.iter().any(|row| row.get(*i).is_some_and(|cell| !cell.0.is_empty()));
-    let used: Vec<usize> = (0..headers.len()).filter(is_used).collect();
-    html! {
-        section.card {
-            div.scroll tabindex="0" role="region" aria-label=(caption) {
-                table {
-                    caption { (caption) }
-                    thead { tr { @for i in &used { th scope="col" { (headers[*i]) } } } }
-                    tbody {
-                        @for row in &rows {
-                            tr {
-                                @for i in &used {
-                                    @if *i == 0 { th scope="row" data-label=(headers[*i]) { (row[*i]) } } @else { td data-label=(headers[*i]) { (row[*i]) } }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// As [`table`]; nothing without rows.

@@ -4,15 +4,14 @@ use berth_engine::Verdict;
 use maud::{Markup, html};
 
 use super::{Block, Part, Report, Span, Tone};
-use crate::components::{self, prose};
-use crate::pages::parts::table;
+use crate::components::{self, prose, table};
 
 impl Report {
     /// The verdict as the first card of a page; files have no links.
     pub(crate) fn verdict_card(&self, has_links: bool) -> Markup {
         let tone = if self.is_good { components::Tone::Good } else { components::Tone::Bad };
         let [first, details @ ..] = self.verdict.as_slice() else { return html! {} };
-        let details = html! { @for detail in details { p.detail { (line(detail, has_links)) } } };
+        let details = html! { @for detail in details { (paragraph(detail, true, has_links)) } };
         components::verdict(tone, &line(first, has_links), &details)
     }
 
@@ -28,7 +27,7 @@ fn card(Part { heading, blocks, .. }: &Part, has_links: bool) -> Markup {
             section.card {
                 @if !heading.is_empty() { h2 { (heading) } }
                 @for block in blocks {
-                    @if let Block::Line { depth, spans } = block { p class=[(*depth > 0).then_some("detail")] { (line(spans, has_links)) } }
+                    @if let Block::Line { depth, spans } = block { (paragraph(spans, *depth > 0, has_links)) }
                 }
             }
         }
@@ -42,6 +41,13 @@ fn card(Part { heading, blocks, .. }: &Part, has_links: bool) -> Markup {
                 Block::Line { .. } => {}
             }
         }
+    }
+}
+
+fn paragraph(spans: &[Span], is_detail: bool, has_links: bool) -> Markup {
+    match spans.first().and_then(|first| first.text.trim_start().strip_prefix("$ ")) {
+        Some(command) => html! { pre tabindex="0" { code { (command) } } },
+        None => html! { p class=[is_detail.then_some("detail")] { (line(spans, has_links)) } },
     }
 }
 
@@ -67,5 +73,29 @@ fn span(Span { text, tone, link }: &Span, has_links: bool) -> Markup {
         Tone::Bad => html! { strong.bad { (text) } },
         Tone::Path => components::field(text),
         Tone::Dim => html! { span.detail { (text) } },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{good, line};
+    use super::*;
+
+    #[test]
+    fn pages_have_links_files_have_none_and_commands_are_code() {
+        let mut report = Report { verdict: vec![line![good("1 < 2")]], is_good: true, ..Report::default() };
+        let part = report.titled("Pods");
+        part.table(&["Pod"], ["a"], 1, |name| vec![Span::pod("shop", name)]);
+        part.line(1, line!["$ kubectl get pod `a`"]);
+        report.part("Nothing");
+        let (page, file) = (report.cards(true).into_string(), report.cards(false).into_string());
+        assert!(page.contains("<a href=\"/pods/shop/a\">shop/a</a>") && !page.contains("Nothing"), "{page}");
+        assert!(!file.contains("href") && file.contains(">shop/a<"), "{file}");
+        assert!(file.contains("<code>kubectl get pod `a`</code>"), "{file}");
+        let verdict = report.verdict_card(false).into_string();
+        assert!(
+            verdict.contains("verdict good") && verdict.contains("<strong class=\"good\">1 &lt; 2</strong>"),
+            "{verdict}"
+        );
     }
 }

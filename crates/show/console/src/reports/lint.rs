@@ -7,8 +7,7 @@ use berth_lint::{Finding, LintReport, Severity};
 use maud::{Markup, html};
 
 use super::document;
-use crate::components::{Tone, card, field, verdict};
-use crate::pages::parts::table;
+use crate::components::{Tone, card, field, table, verdict};
 use crate::pages::severity;
 
 pub fn lint(report: &LintReport) -> String {
