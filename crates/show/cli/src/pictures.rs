@@ -2,15 +2,13 @@
 
 use std::io::{self, Write};
 
-use anstream::StripStream;
 use berth_console::report::Report;
 use berth_console::reports;
-use berth_terminal::output::{json, text, yaml};
-use berth_terminal::wrap::Wrapped;
+use berth_terminal::output::{self, text, yaml};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::render::report::write as write_text;
+use crate::render::report;
 
 /// `-o` of commands whose report has pictures.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -36,29 +34,9 @@ pub enum PictureFormat {
 }
 
 impl PictureOutputArgs {
-    /// Writes `report` in the requested format; `table` writes its text form, `draw` gives its picture, or all of them as parts of
-    /// a page.
+    /// Writes a report with its title in the requested format; `json` is the whole of it, `draw` gives its picture, or all of them as
+    /// parts of a page.
     pub fn write(
-        self,
-        out: &mut impl Write,
-        report: &impl Serialize,
-        title: &str,
-        table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-        draw: impl FnOnce(bool) -> Vec<String>,
-    ) -> io::Result<()> {
-        match self.format {
-            PictureFormat::Table => text(out, |out| table(out)),
-            PictureFormat::Json => json(out, report),
-            PictureFormat::Yaml => yaml(out, report),
-            PictureFormat::Svg => out.write_all(draw(false).concat().as_bytes()),
-            PictureFormat::Html => page(out, title, &draw(true), table),
-        }
-    }
-}
-
-impl PictureOutputArgs {
-    /// As [`PictureOutputArgs::write`], for a report that is one value.
-    pub fn write_report(
         self,
         out: &mut impl Write,
         json: &impl Serialize,
@@ -66,8 +44,11 @@ impl PictureOutputArgs {
         draw: impl FnOnce(bool) -> Vec<String>,
     ) -> io::Result<()> {
         match self.format {
-            PictureFormat::Html => out.write_all(reports::page_of(title, &draw(true), report).as_bytes()),
-            _ => self.write(out, json, title, |mut out| write_text(&mut out, report), draw),
+            PictureFormat::Table => text(out, |out| report::write(out, report)),
+            PictureFormat::Json => output::json(out, json),
+            PictureFormat::Yaml => yaml(out, json),
+            PictureFormat::Svg => out.write_all(draw(false).concat().as_bytes()),
+            PictureFormat::Html => out.write_all(reports::page(title, &draw(true), report).as_bytes()),
         }
     }
 }
@@ -107,21 +88,6 @@ impl ReportOutputArgs {
             ReportFormat::Yaml => PictureFormat::Yaml,
             ReportFormat::Html => PictureFormat::Html,
         };
-        PictureOutputArgs { format }.write_report(out, json, (title, report), |_| Vec::new())
+        PictureOutputArgs { format }.write(out, json, (title, report), |_| Vec::new())
     }
-}
-
-/// Writes one self-contained page: pictures, and the report as text.
-pub fn page(
-    out: &mut impl Write,
-    title: &str,
-    pictures: &[String],
-    table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut text = StripStream::new(Vec::new());
-    let mut lines = Wrapped::new(&mut text, None);
-    table(&mut lines)?;
-    lines.finish()?;
-    let text = text.into_inner();
-    out.write_all(reports::page(title, pictures, &String::from_utf8_lossy(&text)).as_bytes())
 }

@@ -53,11 +53,6 @@ fn part(title: &str, content: &Markup) -> String {
 
 pub use lint::lint;
 
-/// The page: parts, each a picture or HTML with an optional `<figcaption>` before it, and the report as text.
-pub fn page(title: &str, parts: &[String], text: &str) -> String {
-    document(title, &html! { (figures(parts)) section.card { h2 { "Report" } pre { (text) } } })
-}
-
 fn figures(parts: &[String]) -> Markup {
     html! {
         @for part in parts {
@@ -69,8 +64,8 @@ fn figures(parts: &[String]) -> Markup {
     }
 }
 
-/// The page of a report: the verdict, parts, each a picture or HTML with an optional `<figcaption>` before it, and what there is more to say.
-pub fn page_of(title: &str, parts: &[String], report: &Report) -> String {
+/// The page of a report: the verdict, parts, each a picture or HTML with an optional `<figcaption>` before it, and what else it says.
+pub fn page(title: &str, parts: &[String], report: &Report) -> String {
     document(title, &html! { (report.verdict_card(false)) (figures(parts)) (report.cards(false)) })
 }
 

@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     };
     let broken = &audit.violations;
     let draw = |all| args.picture.draw(&simulation, broken, ZONE, ColorBy::Rule, all);
-    args.output.write_report(&mut out, &audit, ("Violated rules", &report), draw)?;
+    args.output.write(&mut out, &audit, ("Violated rules", &report), draw)?;
     out.flush()?;
     let is_good = audit.violations.is_empty() && audit.not_running.is_empty();
     Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })

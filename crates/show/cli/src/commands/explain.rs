@@ -103,7 +103,7 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     let mut out = output::stdout();
     let report = args.report(&explained, is_node_known);
     let draw = |is_page| vec![picture(&explained, is_page)];
-    args.output.write_report(&mut out, &explained, (&title, &report), draw)?;
+    args.output.write(&mut out, &explained, (&title, &report), draw)?;
     out.flush()?;
     Ok(status(&report))
 }
@@ -166,7 +166,7 @@ impl Args {
         });
         let mut out = output::stdout();
         let draw = |is_page| both.iter().map(|of| picture(&of.pod, is_page)).collect();
-        self.output.write_report(&mut out, &json, (&both[0].title, &report), draw)?;
+        self.output.write(&mut out, &json, (&both[0].title, &report), draw)?;
         out.flush()?;
         Ok(if before == ExitStatus::Success { after } else { ExitStatus::Success })
     }
@@ -226,7 +226,7 @@ fn explain_recorded(args: &Args, recording: &str, pod: Option<&str>) -> Result<E
     report.verdict.splice(0..0, [line![format!("State at {at}")]].into_iter().chain(decision));
     let mut out = output::stdout();
     let draw = |is_page| vec![picture(explained, is_page)];
-    args.output.write_report(&mut out, &recorded, (&name.to_string(), &report), draw)?;
+    args.output.write(&mut out, &recorded, (&name.to_string(), &report), draw)?;
     out.flush()?;
     Ok(status(&report))
 }

@@ -191,7 +191,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         [("Before the moves", before), ("After the moves", after)].into_iter().flat_map(captioned).collect()
     };
     let report = Report { plan: &plan, notes };
-    args.output.write_report(&mut out, &report, ("Rebalancing", &text), draw)?;
+    args.output.write(&mut out, &report, ("Rebalancing", &text), draw)?;
     out.flush()?;
     leave_to_exit(simulation);
     let has_no_room = subject.is_some() && plan.after.get(&Goal::Defragment).is_some_and(|left| *left > 0.0);

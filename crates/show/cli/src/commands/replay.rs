@@ -3,8 +3,10 @@
 use std::io::Write;
 
 use berth_api::feature_gates::FeatureGates;
+use berth_api::object::time::rfc3339;
 use berth_api::syntax::format::counted;
 use berth_console::pictures;
+use berth_console::report::{Part, Report, line};
 use berth_engine::Settings;
 use berth_input::config::{Profile, SchedulerConfig};
 use berth_simulate::replay::{Difference, JournalReplay, Timeline, TimelineRecorder, replay};
@@ -19,7 +21,8 @@ use super::rules_args::{config_in_file, resolve};
 use crate::error::CliError;
 use crate::pictures::{PictureFormat, PictureOutputArgs};
 use crate::recordings::{Contents, Journal, find_recordings};
-use crate::render::{difference, timeline};
+use crate::render::difference;
+use crate::render::report::write_part;
 
 /// Re-run recorded scheduling decisions and show the differences
 ///
@@ -92,8 +95,10 @@ impl<W: Write> ReplayReport<'_, W> {
                 continue;
             }
             if self.args.output.format == PictureFormat::Table {
+                let mut part = Part::default();
+                difference::add(&mut part, &found);
                 self.progress.suspend(|| {
-                    difference::write(&mut self.out, &found)?;
+                    write_part(&mut self.out, &part)?;
                     self.out.flush()
                 })?;
             }
@@ -201,29 +206,40 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         let text = "--timeline, -o svg and -o html need the journal of a scheduler: see docs/recordings.md";
         return Err(CliError::Usage(text.to_owned()));
     }
-    let table = |mut out: &mut dyn Write| {
-        let Findings { n_scenarios, n_steps, n_differences, n_corrected, differences, timeline } = &findings;
-        if args.output.format != PictureFormat::Table {
-            // In a table they have been written as they were found.
-            differences.iter().try_for_each(|found| difference::write(&mut out, found))?;
-        }
-        if let Some(timeline) = timeline {
-            timeline::write(&mut out, timeline)?;
-        }
-        let n_hidden = n_differences - differences.len();
-        if n_hidden > 0 {
-            let hidden = counted(n_hidden, "more difference");
-            writeln!(out, "{hidden}; use --limit {n_differences} to show all")?;
-        }
-        if *n_corrected > 0 {
-            let scenarios = counted(*n_corrected, "scenario");
-            writeln!(out, "{scenarios} with the corrected answers (fixedSteps)")?;
-        }
-        let (scenarios, steps) = (counted(*n_scenarios, "scenario"), counted(*n_steps, "step"));
-        writeln!(out, "{scenarios}, {steps}, {}", counted(*n_differences, "difference"))
-    };
     let draw = |_| findings.timeline.iter().map(pictures::timeline).collect();
-    args.output.write(&mut out, &findings, "Replay", table, draw)?;
+    let has_differences = args.output.format != PictureFormat::Table;
+    args.output.write(&mut out, &findings, ("Replay", &shown(&findings, has_differences)), draw)?;
     out.flush()?;
     Ok(if findings.n_differences == 0 { ExitStatus::Success } else { ExitStatus::Failure })
+}
+
+/// The totals and the timeline. As text, the differences have been written as they were found.
+fn shown(findings: &Findings, has_differences: bool) -> Report {
+    let Findings { n_scenarios, n_steps, n_differences, n_corrected, differences, timeline } = findings;
+    let mut report = Report { is_good: *n_differences == 0, ..Report::default() };
+    let (scenarios, steps) = (counted(*n_scenarios, "scenario"), counted(*n_steps, "step"));
+    report.verdict.push(line![format!("{scenarios}, {steps}, {}", counted(*n_differences, "difference"))]);
+    if *n_corrected > 0 {
+        let scenarios = counted(*n_corrected, "scenario");
+        report.verdict.push(line![format!("{scenarios} with the corrected answers (fixedSteps)")]);
+    }
+    if let n @ 1.. = n_differences - differences.len() {
+        let hidden = counted(n, "more difference");
+        report.verdict.push(line![format!("{hidden}; use --limit {n_differences} to show all")]);
+    }
+    if has_differences {
+        let part = report.part("Differences");
+        differences.iter().for_each(|found| difference::add(part, found));
+    }
+    // The intervals in which something happened or changed.
+    let mut before = None;
+    let changed = timeline.iter().flat_map(|timeline| &timeline.intervals).filter(|interval| {
+        let state = (interval.n_pending, interval.n_broken_rules);
+        before.replace(state) != Some(state) || interval.n_decisions + interval.n_evictions > 0
+    });
+    let headings = ["From", "Decisions", "Evictions", "Pending", "Broken rules"];
+    report.part("Timeline").table(&headings, changed, usize::MAX, |of| {
+        line![rfc3339(of.begin), of.n_decisions, of.n_evictions, of.n_pending, of.n_broken_rules]
+    });
+    report
 }

@@ -199,7 +199,7 @@ fn compare_pods(args: &Args, inventory: Inventory) -> Result<bool, CliError> {
 
     let mut out = output::stdout();
     let report = ("Sets of pods", &sets::of_pods(&comparison, MAX_ROWS));
-    args.output.write_report(&mut out, &comparison, report, |_| vec![pictures::sets(&comparison)])?;
+    args.output.write(&mut out, &comparison, report, |_| vec![pictures::sets(&comparison)])?;
     out.flush()?;
     let findings = if args.fail_on.is_empty() { &DEFAULT_FINDINGS[..] } else { &args.fail_on };
     Ok(findings.iter().any(|finding| finding.is_found_in(&comparison)))
@@ -213,7 +213,7 @@ fn compare_nodes(args: &Args, inventory: Inventory) -> Result<bool, CliError> {
 
     let mut out = output::stdout();
     let report = ("Sets of nodes", &sets::of_nodes(&comparison, MAX_ROWS));
-    args.output.write_report(&mut out, &comparison, report, |_| vec![pictures::node_sets(&comparison)])?;
+    args.output.write(&mut out, &comparison, report, |_| vec![pictures::node_sets(&comparison)])?;
     out.flush()?;
     Ok(args.fail_on.iter().any(|finding| finding.is_found_in_nodes(&comparison)))
 }

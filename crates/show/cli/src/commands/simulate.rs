@@ -4,6 +4,7 @@ use std::io::Write;
 
 use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::ColorBy;
+use berth_console::reports;
 use berth_simulate::{SimulatedPod, Simulation};
 use berth_terminal::output;
 use berth_terminal::process::ExitStatus;
@@ -13,8 +14,8 @@ use clap::ValueEnum;
 use super::cluster_args::ClusterArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
-use crate::pictures;
 use crate::render::placement::{self, Columns, PreemptionRow, Reasons, Row};
+use crate::render::report::write;
 use crate::report::Report;
 use crate::summary::{Summary, failures};
 
@@ -92,15 +93,16 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut out = output::stdout();
     match args.output {
         Format::Table | Format::Wide => {
-            output::text(&mut out, |out| write_table(out, args, &mut simulation, &summary))?;
+            let report = report(args, &mut simulation, &summary);
+            output::text(&mut out, |out| write(out, &report))?;
         }
         Format::Svg => {
             out.write_all(draw(args, &mut simulation, false).concat().as_bytes())?;
         }
         Format::Html => {
             let pictures = draw(args, &mut simulation, true);
-            let table = |out: &mut dyn Write| write_table(out, args, &mut simulation, &summary);
-            pictures::page(&mut out, "Simulation", &pictures, table)?;
+            let report = report(args, &mut simulation, &summary);
+            out.write_all(reports::page("Simulation", &pictures, &report).as_bytes())?;
         }
         Format::Json => {
             let failures = failures(&mut simulation);
@@ -112,30 +114,17 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
-fn write_table(
-    mut out: &mut dyn Write,
-    args: &Args,
-    simulation: &mut Simulation,
-    summary: &Summary,
-) -> std::io::Result<()> {
+fn report(args: &Args, simulation: &mut Simulation, summary: &Summary) -> berth_console::report::Report {
     let failures = failures(simulation);
     let columns = match args.output {
         _ if args.summary => Columns::None,
         Format::Wide => Columns::Wide,
         _ => Columns::Narrow,
     };
-    placement::write(
-        &mut out,
-        &rows(simulation, &summary.topology_key),
-        columns,
-        summary,
-        &simulation.groups().collect::<Vec<_>>(),
-        Reasons {
-            failures: &failures,
-            not_running: &simulation.not_running(),
-            preemptions: &preemptions(simulation),
-        },
-    )
+    let groups: Vec<_> = simulation.groups().collect();
+    let (not_running, preemptions) = (&simulation.not_running(), &preemptions(simulation));
+    let reasons = Reasons { failures: &failures, not_running, preemptions };
+    placement::report(&rows(simulation, &summary.topology_key), columns, summary, &groups, reasons)
 }
 
 fn draw(args: &Args, simulation: &mut Simulation, all: bool) -> Vec<String> {

@@ -53,6 +53,7 @@ use crate::error::CliError;
 use crate::installation;
 use crate::live;
 use crate::render::placement::{self, Columns, PreemptionRow, Reasons};
+use crate::render::report::{write, write_parts};
 use crate::summary;
 
 /// Number of simulated nodes without --nodes and --from.
@@ -361,9 +362,9 @@ async fn attend(
                 let (mut text, mut unplaced) = (Vec::new(), Vec::new());
                 let reasons =
                     Reasons { failures: &failures, not_running: &not_running, preemptions: &preemptions };
-                output::text(&mut text, |out| placement::write_running(out, reasons))?;
+                output::text(&mut text, |out| write_parts(out, &placement::running(reasons).parts))?;
                 let reasons = Reasons { not_running: &[], ..reasons };
-                output::text(&mut unplaced, |out| placement::write_running(out, reasons))?;
+                output::text(&mut unplaced, |out| write_parts(out, &placement::running(reasons).parts))?;
                 // Each attempt of a controller has other pods.
                 let groups = not_running.into_iter();
                 let groups: Vec<_> = groups.map(|g| (g.workload, g.why.short(), g.pods.len())).collect();
@@ -440,7 +441,8 @@ async fn show(
     let Outcome { rows, summary, failures, not_running } = &outcome;
     let mut out = output::stdout();
     let reasons = Reasons { failures, not_running, preemptions: &preemptions };
-    output::text(&mut out, |out| placement::write(out, rows, Columns::Narrow, summary, &[], reasons))?;
+    let report = placement::report(rows, Columns::Narrow, summary, &[], reasons);
+    output::text(&mut out, |out| write(out, &report))?;
     out.flush()?;
     if let SettleResult::TimedOut(why) = result {
         output::warning(&format!("timed out before the cluster settled: {why}"));

@@ -157,8 +157,7 @@ fn upgrade(args: &Args, base: Inventory, version: KubernetesVersion) -> Result<E
     upgrade.is_refused = refused.is_some();
     upgrade.configuration = refused.into_iter().collect();
     let mut out = output::stdout();
-    args.output
-        .write_report(&mut out, &upgrade, ("Upgrade", &report::upgrade::report(&upgrade)), |_| Vec::new())?;
+    args.output.write(&mut out, &upgrade, ("Upgrade", &report::upgrade::report(&upgrade)), |_| Vec::new())?;
     out.flush()?;
     Ok(if upgrade.is_harmless() { ExitStatus::Success } else { ExitStatus::Failure })
 }
@@ -259,7 +258,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 before.into_iter().zip(after).flat_map(captioned).collect()
             };
             let report = report::what_if::report(outcome, MAX_ROWS);
-            args.output.write_report(&mut out, outcome, ("What if", &report), draw)?;
+            args.output.write(&mut out, outcome, ("What if", &report), draw)?;
             let judged = (outcome.is_harmless(), outcome.is_perfect());
             leave_to_exit((changed, before));
             judged
@@ -277,7 +276,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 return Err(CliError::NotFound(format!("--each {key}: no node has this label")));
             }
             let report = report::what_if::losses(&losses, MAX_DOMAINS);
-            args.output.write_report(&mut out, &losses, ("Lost domains", &report), |is_page| {
+            args.output.write(&mut out, &losses, ("Lost domains", &report), |is_page| {
                 let losses = &losses.losses;
                 vec![if is_page { reports::losses(losses) } else { pictures::losses(losses) }]
             })?;

@@ -6,4 +6,3 @@ pub mod lint;
 pub mod placement;
 pub mod report;
 pub mod sarif;
-pub mod timeline;

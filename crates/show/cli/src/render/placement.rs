@@ -1,14 +1,11 @@
 //! The placement of pods, their distribution over topology domains, and the reasons for unplaced pods.
 
-use std::io::{self, Write};
-
 use berth_api::syntax::format::{abbreviated, counted, grouped};
-use berth_console::report::not_running;
+use berth_console::report::{
+    Part, Report, Span, bad, dim, domain_name, good, line, not_running, rule, strong,
+};
 use berth_simulate::{GroupPlacement, NotRunning};
-use berth_terminal::output::{BAD, BOLD, DIM, GOOD, NL};
-use berth_terminal::table::{Cell, Table};
 
-use super::report;
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
 const MAX_DOMAIN_COLUMNS: usize = 8;
@@ -67,221 +64,169 @@ pub struct Reasons<'a> {
     pub preemptions: &'a [PreemptionRow],
 }
 
-/// Writes pods, summary, groups and reasons.
-pub fn write(
-    out: &mut impl Write,
+/// Why pods do not run, then groups, workloads and pods.
+pub fn report(
     rows: &[Row],
     columns: Columns,
     summary: &Summary,
     groups: &[&GroupPlacement],
     reasons: Reasons<'_>,
-) -> io::Result<()> {
-    let Reasons { failures, not_running, preemptions } = reasons;
-    if !rows.is_empty() && columns != Columns::None {
-        pods(rows, columns, &summary.topology_key).write_paragraph(out)?;
+) -> Report {
+    let mut report = Report { is_good: summary.n_not_running() == 0, ..Report::default() };
+    report.verdict.push(totals(summary));
+    let n_shown = if columns == Columns::None { MAX_FAILURES } else { usize::MAX };
+    add_reasons(&mut report, reasons, n_shown);
+    let headings = ["Namespace", "Pod group", "Required", "Pods", "Placed", "Domain"];
+    report.part("Pod groups").table(&headings, groups, usize::MAX, |group| {
+        let GroupPlacement { namespace, name, min, n_pods, n_placed, domain, .. } = group;
+        let placed = if n_placed < min { bad(n_placed) } else { good(n_placed) };
+        line![namespace, name, min, n_pods, placed, domain.as_deref().unwrap_or("<none>")]
+    });
+    workloads(report.part("Workloads"), summary);
+    if columns != Columns::None {
+        pods(report.part("Pods"), rows, columns, &summary.topology_key);
     }
-    if !summary.workloads.is_empty() {
-        workloads(summary).write_paragraph(out)?;
-    }
-    if rows.iter().any(|row| !row.relaxed.is_empty()) {
-        relaxed_table(rows).write_paragraph(out)?;
-    }
-    if !groups.is_empty() {
-        group_table(groups).write_paragraph(out)?;
-    }
-    let n_shown = if columns == Columns::None { MAX_FAILURES } else { failures.len() };
-    write_reasons(out, failures, (n_shown, "; -o json has all"), preemptions)?;
-    report::write_parts(out, &not_running::parts(not_running))?;
-    write_totals(out, summary)
-}
-
-/// Writes preemptions and failures. Of these, at most `n_shown`; `hint` says where the others are.
-fn write_reasons(
-    out: &mut impl Write,
-    failures: &[Failure],
-    (n_shown, hint): (usize, &str),
-    preemptions: &[PreemptionRow],
-) -> io::Result<()> {
-    if !preemptions.is_empty() {
-        preemption_table(preemptions).write_paragraph(out)?;
-    }
-    let (shown, left_out) = failures.split_at(n_shown.min(failures.len()));
-    for failure in shown {
-        write_failure(out, failure)?;
-        writeln!(out)?;
-    }
-    let left_out: usize = left_out.iter().map(|failure| failure.pods.len()).sum();
-    if left_out > 0 {
-        writeln!(out, "and {} with other reasons{hint}{NL}", counted(left_out, "unplaced pod"))?;
-    }
-    Ok(())
+    let relaxed = rows.iter().filter(|row| !row.relaxed.is_empty());
+    report.part("Relaxed rules").table(&["Pod", "Relaxed rules"], relaxed, usize::MAX, |row| {
+        line![format!("{}/{}", row.namespace, row.name), row.relaxed.join(", ")]
+    });
+    report
 }
 
 /// Why pods of a running cluster do not run: of unplaced pods, the first reasons.
-pub fn write_running(out: &mut impl Write, reasons: Reasons<'_>) -> io::Result<()> {
-    let Reasons { failures, not_running, preemptions } = reasons;
-    write_reasons(out, failures, (MAX_FAILURES, ""), preemptions)?;
-    report::write_parts(out, &not_running::parts(not_running))
+pub fn running(reasons: Reasons<'_>) -> Report {
+    let mut report = Report::default();
+    add_reasons(&mut report, reasons, MAX_FAILURES);
+    report
 }
 
-fn pods(rows: &[Row], columns: Columns, topology_key: &str) -> Table {
-    let node_cell = |row: &Row| match (&row.node, &row.unadmitted) {
-        (Some(node), _) => Cell::styled(node, GOOD),
-        (None, Some(why)) => Cell::styled(format!("<{why}>"), BAD),
-        (None, None) => Cell::styled("<none>", BAD),
+/// Adds at most `n_shown` failures, pods that do not run, and preemptions.
+fn add_reasons(report: &mut Report, reasons: Reasons<'_>, n_shown: usize) {
+    let Reasons { failures, not_running, preemptions } = reasons;
+    let (shown, left_out) = failures.split_at(n_shown.min(failures.len()));
+    shown.iter().for_each(|failure| add_failure(report.part(""), failure));
+    if let n @ 1.. = left_out.iter().map(|failure| failure.pods.len()).sum::<usize>() {
+        let more = format!("and {} with other reasons", counted(n, "unplaced pod"));
+        report.part("").line(0, line![more]);
+    }
+    report.parts.extend(not_running::parts(not_running));
+    let part = report.part("Preemptions");
+    part.table(&["Preempting pod", "Node", "Victims"], preemptions, usize::MAX, |row| {
+        line![&row.pod, row.node.as_deref().unwrap_or("<none>"), row.victims.join(", ")]
+    });
+}
+
+fn pods(part: &mut Part, rows: &[Row], columns: Columns, topology_key: &str) {
+    let domain = domain_name(topology_key);
+    let is_wide = columns == Columns::Wide;
+    let mut headings = match is_wide {
+        true => vec!["Namespace", "Pod", "Priority", "Node", "Score", domain, "Workload"],
+        false => vec!["Pod", "Node"],
     };
     let has_devices = rows.iter().any(|row| !row.devices.is_empty());
-    let devices_cell = |row: &Row| match row.devices.as_slice() {
-        [] => "<none>".into(),
-        devices if columns == Columns::Narrow => abbreviated(devices, MAX_DEVICES).into(),
-        devices => devices.join(", ").into(),
-    };
-    if columns == Columns::Narrow {
-        let mut table = Table::new(["POD", "NODE"].into_iter().chain(has_devices.then_some("DEVICES")));
-        for row in rows {
-            let cells = [format!("{}/{}", row.namespace, row.name).into(), node_cell(row)];
-            table.row(cells.into_iter().chain(has_devices.then(|| devices_cell(row))));
-        }
-        return table;
-    }
-    let domain = domain_name(topology_key);
-    let headings = ["NAMESPACE", "POD", "PRIORITY", "NODE", "SCORE", &domain, "WORKLOAD"];
-    let mut table = Table::new(headings.into_iter().chain(has_devices.then_some("DEVICES")));
-    for row in rows {
-        let cells = [
-            Cell::from(&row.namespace),
-            Cell::from(&row.name),
-            row.priority.into(),
-            node_cell(row),
-            row.score.map_or_else(|| "<none>".into(), Cell::from),
-            row.domain.as_deref().unwrap_or("<none>").into(),
-            row.workload.as_deref().unwrap_or("<none>").into(),
-        ];
-        table.row(cells.into_iter().chain(has_devices.then(|| devices_cell(row))));
-    }
-    table
+    headings.extend(has_devices.then_some("Devices"));
+    part.table(&headings, rows, usize::MAX, |row| {
+        let node = match (&row.node, &row.unadmitted) {
+            (Some(node), _) => good(node),
+            (None, Some(why)) => bad(format!("<{why}>")),
+            (None, None) => bad("<none>"),
+        };
+        let none = |text: &Option<String>| Span::from(text.as_deref().unwrap_or("<none>"));
+        let mut cells = if is_wide {
+            let score = none(&row.score.map(|score| score.to_string()));
+            let (domain, workload) = (none(&row.domain), none(&row.workload));
+            line![&row.namespace, &row.name, row.priority, node, score, domain, workload]
+        } else {
+            line![format!("{}/{}", row.namespace, row.name), node]
+        };
+        let devices = match row.devices.as_slice() {
+            [] => "<none>".to_owned(),
+            devices if is_wide => devices.join(", "),
+            devices => abbreviated(devices, MAX_DEVICES),
+        };
+        cells.extend(has_devices.then(|| devices.into()));
+        cells
+    });
 }
 
-fn group_table(groups: &[&GroupPlacement]) -> Table {
-    let mut table = Table::new(["NAMESPACE", "POD GROUP", "REQUIRED", "PODS", "PLACED", "DOMAIN"]);
-    for GroupPlacement { namespace, name, min, n_pods, n_placed, domain, .. } in groups {
-        let placed = Cell::styled(n_placed.to_string(), if n_placed < min { BAD } else { GOOD });
-        let domain = domain.as_deref().unwrap_or("<none>");
-        table.row([namespace.into(), name.into(), (*min).into(), (*n_pods).into(), placed, domain.into()]);
-    }
-    table
-}
-
-fn relaxed_table(rows: &[Row]) -> Table {
-    let mut table = Table::new(["POD", "RELAXED RULES"]);
-    for row in rows.iter().filter(|row| !row.relaxed.is_empty()) {
-        table.row([format!("{}/{}", row.namespace, row.name).into(), row.relaxed.join(", ").into()]);
-    }
-    table
-}
-
-fn preemption_table(rows: &[PreemptionRow]) -> Table {
-    let mut table = Table::new(["PREEMPTING POD", "NODE", "VICTIMS"]);
-    for PreemptionRow { pod, node, victims } in rows {
-        let node = node.as_deref().unwrap_or("<none>");
-        table.row([Cell::from(pod), node.into(), victims.join(", ").into()]);
-    }
-    table
-}
-
-/// `ZONE` for `topology.kubernetes.io/zone`.
-pub fn domain_name(topology_key: &str) -> String {
-    topology_key.rsplit('/').next().unwrap_or(topology_key).to_uppercase()
-}
-
-fn workloads(summary: &Summary) -> Table {
+fn workloads(part: &mut Part, summary: &Summary) {
     let domains = &summary.domains;
-    let few = domains.len() <= MAX_DOMAIN_COLUMNS;
-    let name = domain_name(&summary.topology_key);
-    let mut headings = vec!["NAMESPACE".to_owned(), "WORKLOAD".to_owned(), "PODS".to_owned()];
-    if few {
-        headings.extend(domains.iter().cloned());
+    let is_few = domains.len() <= MAX_DOMAIN_COLUMNS;
+    let mut headings = line![strong("Namespace"), strong("Workload"), strong("Pods")];
+    if is_few {
+        headings.extend(domains.iter().map(Span::from));
     } else {
-        headings.extend([
-            format!("{name}S USED OF {}", domains.len()),
-            "MIN PODS".to_owned(),
-            "MAX PODS".to_owned(),
-        ]);
+        let used = format!("{}s used of {}", domain_name(&summary.topology_key), domains.len());
+        headings.extend([strong(used), strong("Min pods"), strong("Max pods")]);
     }
     let has_others =
         !domains.is_empty() && summary.workloads.iter().any(|workload| workload.n_without_domain > 0);
-    if has_others {
-        headings.push("OTHER NODES".to_owned());
-    }
-    headings.push("UNPLACED".to_owned());
+    headings.extend(has_others.then(|| strong("Other nodes")));
+    headings.push(strong("Unplaced"));
     type Count = fn(&WorkloadSummary) -> usize;
     let counts: [(&str, Count); 2] =
-        [("REJECTED", |workload| workload.n_rejected), ("WAITING", |workload| workload.n_waiting)];
+        [("Rejected", |workload| workload.n_rejected), ("Waiting", |workload| workload.n_waiting)];
     let is_used = |of: Count| summary.workloads.iter().any(|workload| of(workload) > 0);
     let counts: Vec<_> = counts.into_iter().filter(|(_, of)| is_used(*of)).collect();
-    headings.extend(counts.iter().map(|(name, _)| (*name).to_owned()));
-    let mut table = Table::new(headings);
-    for workload in &summary.workloads {
-        let WorkloadSummary { namespace, n_pods, n_unplaced, by_domain, n_without_domain, .. } = workload;
-        let counts = counts.iter().map(|(_, of)| of(workload));
-        let workload = workload.workload.as_deref().unwrap_or("(single pods)");
-        let mut row = vec![Cell::from(namespace), workload.into(), n_pods.into()];
+    headings.extend(counts.iter().map(|(name, _)| strong(name)));
+    part.table_with(headings, &summary.workloads, usize::MAX, |workload| {
+        let WorkloadSummary { namespace, n_pods, by_domain, n_without_domain, .. } = workload;
+        let name = workload.workload.as_deref().unwrap_or("(single pods)");
+        let mut row = line![namespace, name, n_pods];
         let count = |domain| by_domain.get(domain).copied().unwrap_or(0);
-        if few {
-            row.extend(domains.iter().map(|d| Cell::from(count(d))));
+        if is_few {
+            row.extend(domains.iter().map(|domain| count(domain).into()));
         } else {
             let fewest = domains.iter().map(count).min().unwrap_or(0);
             let most = domains.iter().map(count).max().unwrap_or(0);
-            row.extend([by_domain.len(), fewest, most].map(Cell::from));
+            row.extend(line![by_domain.len(), fewest, most]);
         }
-        if has_others {
-            row.push(n_without_domain.into());
-        }
-        let bad = |n: usize| if n > 0 { Cell::styled(n.to_string(), BAD) } else { 0.into() };
-        row.extend([*n_unplaced].into_iter().chain(counts).map(bad));
-        table.row(row);
-    }
-    table
+        row.extend(has_others.then(|| n_without_domain.into()));
+        let numbers = [workload.n_unplaced].into_iter().chain(counts.iter().map(|(_, of)| of(workload)));
+        row.extend(numbers.map(|n| if n > 0 { bad(n) } else { n.into() }));
+        row
+    });
 }
 
-fn write_failure(out: &mut impl Write, failure: &Failure) -> io::Result<()> {
+fn add_failure(part: &mut Part, failure: &Failure) {
     let Failure { workload, pods, message, bottleneck, n_not_evaluated, rollout } = failure;
-    let pods_named = abbreviated(pods, MAX_PODS);
-    match (workload, pods.len()) {
-        (Some(workload), n) => writeln!(
-            out,
-            "{BOLD}{workload}{BOLD:#}: {} {BAD}unplaced{BAD:#}: {pods_named}",
-            counted(n, "pod")
-        )?,
-        (None, 1) => writeln!(out, "{BOLD}Pod {pods_named}{BOLD:#}: {BAD}unplaced{BAD:#}")?,
-        (None, n) => writeln!(out, "{} {BAD}unplaced{BAD:#}: {pods_named}", counted(n, "pod"))?,
-    }
-    writeln!(out, "  {message}")?;
+    let names = format!(": {}", abbreviated(pods, MAX_PODS));
+    let n_pods = format!("{} ", counted(pods.len(), "pod"));
+    part.line(
+        0,
+        match (workload, pods.as_slice()) {
+            (Some(workload), _) => line![strong(workload), ": ", n_pods, bad("unplaced"), names],
+            (None, [pod]) => line![strong(format!("Pod {pod}")), ": ", bad("unplaced")],
+            (None, _) => line![n_pods, bad("unplaced"), names],
+        },
+    );
+    part.line(1, line![message]);
     if let Some(term) = bottleneck {
-        match n_not_evaluated {
-            0 => writeln!(out, "  {DIM}bottleneck:{DIM:#}")?,
-            n => writeln!(out, "  {DIM}bottleneck, by a sample without {}:{DIM:#}", counted(*n, "node"))?,
-        }
-        report::write_term(out, term)?;
+        let sample = match n_not_evaluated {
+            0 => String::new(),
+            n => format!(", by a sample without {}", counted(*n, "node")),
+        };
+        part.line(1, line![dim(format!("bottleneck{sample}:"))]);
+        rule::add(part, 1, term);
     }
-    rollout.as_ref().map_or(Ok(()), |rollout| writeln!(out, "  {rollout}"))
+    if let Some(rollout) = rollout {
+        part.line(1, line![rollout]);
+    }
 }
 
-fn write_totals(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+fn totals(summary: &Summary) -> Vec<Span> {
     let Summary { n_nodes, n_running, n_orphaned, n_placed, n_unplaced, .. } = summary;
-    let style = if *n_unplaced == 0 { GOOD } else { BAD };
-    let running = if *n_running > 0 { format!("{} running, ", grouped(*n_running)) } else { String::new() };
-    let orphaned = match n_orphaned {
+    let some = |n: usize, what: &str| match n {
         0 => String::new(),
-        n => format!("{} on nodes that do not exist, ", grouped(*n)),
+        n => format!("{} {what}, ", grouped(n)),
     };
-    let not_running = not_running::counts(summary.n_rejected, summary.n_waiting, summary.n_not_created);
-    writeln!(
-        out,
-        "{}: {running}{orphaned}{} placed, {style}{} unplaced{style:#}{BAD}{not_running}{BAD:#}; {}",
-        counted(n_running + n_orphaned + n_placed + summary.n_not_running(), "pod"),
-        grouped(*n_placed),
-        grouped(*n_unplaced),
-        counted(*n_nodes, "node"),
-    )
+    let running = some(*n_running, "running") + &some(*n_orphaned, "on nodes that do not exist");
+    let n_pods = counted(n_running + n_orphaned + n_placed + summary.n_not_running(), "pod");
+    let unplaced = format!("{} unplaced", grouped(*n_unplaced));
+    line![
+        format!("{n_pods}: {running}{} placed, ", grouped(*n_placed)),
+        if *n_unplaced == 0 { good(unplaced) } else { bad(unplaced) },
+        bad(not_running::counts(summary.n_rejected, summary.n_waiting, summary.n_not_created)),
+        format!("; {}", counted(*n_nodes, "node"))
+    ]
 }

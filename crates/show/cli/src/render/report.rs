@@ -4,8 +4,7 @@ use std::io::{self, Write};
 
 use berth_api::syntax::format::grouped;
 use berth_api::syntax::obeyed::shown;
-use berth_console::report::{Block, Part, Report, Span, Tone, rule};
-use berth_engine::TermSummary;
+use berth_console::report::{Block, Part, Report, Span, Tone};
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD, NL, Style};
 use berth_terminal::table::{Cell, Table};
 
@@ -54,16 +53,9 @@ pub fn write_part(out: &mut impl Write, Part { heading, is_titled, blocks }: &Pa
     Ok(())
 }
 
-/// Writes a rule with the domains and pods that cause its rejections.
-pub fn write_term(out: &mut impl Write, summary: &TermSummary) -> io::Result<()> {
-    let mut part = Part::default();
-    rule::add(&mut part, 1, summary);
-    write_part(out, &part)
-}
-
 fn write_line(out: &mut impl Write, indent: &str, spans: &[Span]) -> io::Result<()> {
     write!(out, "{indent}")?;
-    for Span { text, tone, .. } in spans {
+    for Span { text, tone, .. } in spans.iter().filter(|span| !span.text.is_empty()) {
         let (style, text) = (style(*tone), shown(text));
         write!(out, "{style}{text}{style:#}")?;
     }

@@ -33,7 +33,7 @@ fn every_suite_is_replayed_without_a_difference() {
     for (folder_of, version, suite) in all.chain(later) {
         let suite = format!("{folder_of}{suite}.jsonl.gz");
         let ran = berth(&folder, &["replay", "--kubernetes", version, &suite], b"");
-        assert!(ran.stdout.ends_with(", 0 differences\n"), "{suite}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(", 0 differences\n"), "{suite}: {}{}", ran.stdout, ran.stderr);
         assert!(!ran.stdout.starts_with("0 scenarios"), "{suite}: nothing in it");
         assert_eq!((ran.stderr.as_str(), ran.code), ("", 0), "{suite}");
     }
