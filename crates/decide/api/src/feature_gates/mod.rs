@@ -180,7 +180,7 @@ pub struct FeatureGates {
 }
 
 /// Gates of kinds and fields that only the API server reads: without them, it does not serve the kind, and drops the field.
-pub const API_GATES: [&str; 9] = [
+pub const API_GATES: [&str; 10] = [
     "DRADerivedAttributes",
     "DRADeviceCompatibilityGroups",
     "DRAListTypeAttributes",
@@ -190,6 +190,7 @@ pub const API_GATES: [&str; 9] = [
     "EvictionRequestAPI",
     "InPlacePodVerticalScalingMemoryBackedVolumes",
     "InPlacePodVerticalScalingSchedulerPreemption",
+    "UserNamespacesHostNetworkSupport",
 ];
 
 impl Default for FeatureGates {
