@@ -7,8 +7,6 @@ mod arrows;
 mod cargo;
 mod dashboard;
 mod deploy;
-#[cfg(test)]
-mod image;
 mod modules;
 mod playground;
 mod purity;
@@ -109,6 +107,8 @@ fn screenshots() -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    mod image;
+
     #[test]
     fn crates_depend_on_each_other_as_drawn() {
         super::check_arrows().unwrap();

@@ -88,9 +88,6 @@ impl NodeControl {
     }
 
     /// Starts a stopped node. Its pods continue; changes that became due in the meantime happen now.
-    ///
-    /// # Errors
-    /// As [`NodeControl::stop_node`].
     pub async fn start_node(&self, node: &str) -> Result<(), ControlError> {
         self.command(node, Power::On).await
     }

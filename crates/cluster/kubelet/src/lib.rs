@@ -100,9 +100,6 @@ impl Kubelet {
 }
 
 /// Runs simulated nodes until `stop`: [`Kubelet::new`] and [`Kubelet::run`] in one.
-///
-/// # Errors
-/// As [`Kubelet::new`].
 pub async fn run(
     connection: impl Into<Connection>,
     options: KubeletOptions,

@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use crate::pod::rejection::Rejection;
 use crate::pod::view::ClaimVolume;
 
-/// The claim that a volume is bound to.
 fn claim_of(volume: &PersistentVolume) -> Option<NamespacedName> {
     volume.spec.claim_ref.as_ref().map(|claim| NamespacedName::new(&claim.namespace, &claim.name))
 }

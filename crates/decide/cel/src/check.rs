@@ -33,7 +33,6 @@ const TYPE_NAMES: [(&str, Type); 10] = [
     ("type", Type::Dyn),
 ];
 
-/// The type that a name stands for.
 pub(crate) fn named_type(name: &str) -> Option<Type> {
     match name {
         "list" => Some(Type::list(Type::Dyn)),
@@ -345,7 +344,6 @@ impl Checker<'_> {
     }
 }
 
-/// The type with these types for its parameters.
 fn instantiate(t: &Type, parameters: &[Type]) -> Type {
     match t {
         Type::Param(parameter) => parameters[*parameter].clone(),

@@ -4,7 +4,6 @@ use crate::budget::{Budget, Failure};
 use crate::types::Type;
 use crate::value::Value;
 
-/// The result of an evaluation.
 pub(crate) type Outcome = Result<Value, Failure>;
 
 /// The implementation of an overload. The arguments have the types of its parameters.
@@ -35,7 +34,6 @@ pub(crate) enum Cost {
     Shorter,
     /// A new text of two.
     Both,
-    /// A search for a text.
     Search,
     /// A regular expression on a text.
     Regex,
@@ -86,7 +84,6 @@ pub(crate) struct Overload {
     pub is_method: bool,
     pub parameters: Vec<Type>,
     pub result: Type,
-    /// How many type parameters the types have.
     pub n_type_parameters: usize,
     pub cost: Cost,
     pub function: Function,

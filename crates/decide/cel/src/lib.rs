@@ -32,6 +32,4 @@ pub use types::{ObjectType, Type};
 pub use value::{Key, Map, Value};
 
 #[cfg(test)]
-mod library_tests;
-#[cfg(test)]
 mod tests;

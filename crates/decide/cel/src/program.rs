@@ -31,7 +31,6 @@ impl Program {
         Ok(Program { prepared: eval::prepare(&tree), checked, tree })
     }
 
-    /// The type of the values.
     pub fn result(&self) -> &Type {
         &self.checked.types[self.tree.root]
     }

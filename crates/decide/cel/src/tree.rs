@@ -69,7 +69,6 @@ pub(crate) struct Fold {
 pub(crate) const ACCUMULATOR: &str = "@result";
 
 impl Tree {
-    /// Adds a node.
     pub fn add(&mut self, offset: usize, kind: Kind) -> Id {
         let mut deepest = 0;
         for_each_child(&kind, &mut |child| deepest = deepest.max(self.nodes[child].depth));

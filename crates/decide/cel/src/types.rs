@@ -25,13 +25,11 @@ pub enum Type {
     Meta(Arc<Type>),
     /// A type of a library, by its name.
     Opaque(&'static str),
-    /// An object with fields.
     Object(Arc<ObjectType>),
     /// A type that is still to be found.
     Param(usize),
 }
 
-/// An object with its fields.
 #[derive(Debug, PartialEq)]
 pub struct ObjectType {
     pub name: &'static str,
@@ -67,7 +65,6 @@ impl Type {
         matches!(self, Type::Dyn | Type::Error)
     }
 
-    /// The name of the type of values.
     pub fn runtime_name(&self) -> &'static str {
         match self {
             Type::Dyn | Type::Param(_) => "dyn",

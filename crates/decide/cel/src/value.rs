@@ -38,7 +38,6 @@ pub enum Value {
     NamedFormat(&'static str),
 }
 
-/// A key of a map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     Bool(bool),
@@ -47,7 +46,6 @@ pub enum Key {
     String(Arc<str>),
 }
 
-/// A map, in the order of its keys.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     pub entries: BTreeMap<Key, Value>,

@@ -135,7 +135,6 @@ impl WakeConditions {
     }
 }
 
-/// The node that a change is about.
 fn node_of(change: &Change) -> Option<&str> {
     match change {
         Change::NodeAdded(node) | Change::NodeChanged(node, _) => Some(node),

@@ -60,25 +60,20 @@ pub enum Entry {
     Complete {},
     /// A node was added or changed.
     Node(Box<Node>),
-    /// A node was deleted.
     RemoveNode(String),
     /// A namespace was added or changed.
     Namespace(Box<Namespace>),
-    /// A namespace was deleted.
     RemoveNamespace(String),
     /// A service was added or changed.
     Service(Box<Service>),
-    /// A service was deleted.
     RemoveService(NamespacedName),
     /// The selector of a workload was added, changed or deleted.
     Owner(Box<JournaledOwnerSelector>),
     /// An object that decides where pods with volumes may run was added or changed.
     VolumeObject(Box<VolumeObject>),
-    /// Such an object was deleted.
     RemoveVolumeObject(VolumeKind, NamespacedName),
     /// An object that decides where pods with claims of devices may run was added or changed.
     DeviceObject(Box<DeviceObject>),
-    /// Such an object was deleted.
     RemoveDeviceObject(DeviceKind, NamespacedName),
     /// What a pod group says of its running pods has changed.
     Group(Box<JournaledGroup>),
@@ -86,7 +81,6 @@ pub enum Entry {
     GroupClaims(NamespacedName, Option<Box<GroupClaims>>),
     /// A disruption budget was added or changed.
     Budget(Box<PodDisruptionBudget>),
-    /// A disruption budget was deleted.
     RemoveBudget(NamespacedName),
     /// A pod with a node was added or changed.
     Pod(#[serde(with = "shared")] Arc<Pod>),
@@ -108,7 +102,6 @@ pub enum Entry {
     Nominate(NamespacedName, String),
     /// These pods with claims of devices are evicted for the pod that was just nominated.
     Victims(NamespacedName, Vec<NamespacedName>),
-    /// A nomination was cleared.
     ClearNomination(NamespacedName),
     /// A pending pod entered the queue, or changed there.
     Queue(#[serde(with = "shared")] Arc<Pod>),
@@ -117,11 +110,9 @@ pub enum Entry {
     Relax(NamespacedName, Vec<String>),
     /// A pod left the queue: it was bound, deleted, or scheduled by another scheduler.
     Dequeue(NamespacedName),
-    /// A pod was decided.
     Decision(Box<RecordedDecision>),
     /// Victims were chosen for an unschedulable pod.
     Preemption(Box<JournaledPreemption>),
-    /// A group of pods was decided.
     GroupDecision(Box<RecordedGroup>, Box<GroupResult>),
     /// Victims were chosen for an unschedulable group.
     GroupPreemption(Box<RecordedGroup>, Box<GroupResult>),
@@ -129,15 +120,11 @@ pub enum Entry {
 
 impl Entry {
     /// Reads a line.
-    ///
-    /// # Errors
-    /// The line is not an entry.
     pub fn from_json(line: &[u8]) -> Result<Entry, JsonError> {
         from_json(line)
     }
 }
 
-/// What a journal is of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Header {
@@ -145,7 +132,6 @@ pub struct Header {
     pub version: u32,
     /// Who decided: `berth`, or `kube-scheduler` as seen from outside.
     pub scheduler: String,
-    /// The identity of the process.
     pub identity: String,
     /// When the file was started.
     #[serde(serialize_with = "micros", deserialize_with = "some_time")]
@@ -160,12 +146,10 @@ pub struct Header {
 pub struct RecordedSettings {
     /// A `KubeSchedulerConfiguration`.
     pub config: Value,
-    /// Whether Berth's extensions are enabled.
     pub extensions: bool,
     /// The version of Kubernetes whose decisions are made; 1.36 in recordings that do not say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<KubernetesVersion>,
-    /// The names of the feature gates that are on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub feature_gates: Vec<String>,
     /// Namespaces that are exempt from anti-affinity.
@@ -180,11 +164,8 @@ pub struct RecordedSettings {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JournaledOwnerSelector {
-    /// The kind of the workload.
     pub kind: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Its selector; none selects nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,7 +179,6 @@ pub struct JournaledOwnerSelector {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournaledGroup {
-    /// The group.
     pub key: GroupKey,
     /// They are preempted and evicted together or not at all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -215,7 +195,6 @@ pub struct JournaledGroup {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupClaims {
-    /// The uid of the group.
     pub uid: String,
     /// Its `spec.resourceClaims`.
     pub claims: Vec<PodResourceClaim>,
@@ -234,11 +213,8 @@ impl GroupClaims {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AssumedDevices {
-    /// The pod.
     pub pod: NamespacedName,
-    /// Its uid.
     pub uid: String,
-    /// What was decided.
     pub devices: DeviceDecision,
     /// Whether it is being written: until then, no other pod gets the claims.
     #[serde(default)]
@@ -249,25 +225,20 @@ pub struct AssumedDevices {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AssumedVolumes {
-    /// The pod with the claims.
     pub pod: NamespacedName,
     /// The node; empty where nothing is assumed any more.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// The claims.
     pub volumes: VolumeDecision,
 }
 
-/// A decision.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RecordedDecision {
-    /// The pod.
     pub pod: NamespacedName,
     /// The node; none if the pod is unschedulable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The score of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<i64>,
     /// Why the pod is unschedulable.
@@ -275,11 +246,9 @@ pub struct RecordedDecision {
     pub message: String,
 }
 
-/// The victims of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JournaledPreemption {
-    /// The pod.
     pub pod: NamespacedName,
     /// The node that it fits on without the victims; none if no eviction helps.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -296,7 +265,6 @@ pub struct JournaledPreemption {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RecordedGroup {
-    /// Its name.
     pub group: String,
     /// The members without a node.
     pub pods: Vec<NamespacedName>,
@@ -305,19 +273,16 @@ pub struct RecordedGroup {
     /// The topologies whose domains the members share, the coarsest first, with the domain of members that are running.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<(TopologyLevel, Option<String>)>,
-    /// The groups that it consists of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composite: Option<GroupPart>,
 }
 
-/// The result for a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupResult {
     /// For each member its node; empty if the group is not placed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Option<String>>,
-    /// The victims of a preemption.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<NamespacedName>,
     /// Why the group is not placed.

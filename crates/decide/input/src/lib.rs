@@ -9,12 +9,6 @@
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
 
-#![warn(missing_docs)]
-
-#[allow(
-    missing_docs,
-    reason = "types and fields have the names and the meaning of KubeSchedulerConfiguration"
-)]
 pub mod config;
 pub mod expand;
 pub mod inventory;

@@ -21,17 +21,12 @@ use berth_api::read::{JsonError, from_json};
 /// A scenario with the scheduler's answers.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Recording {
-    /// The scenario.
     pub scenario: Scenario,
-    /// The answers.
     pub expect: Expectation,
 }
 
 impl Recording {
     /// Reads a line.
-    ///
-    /// # Errors
-    /// The line is not a recording.
     pub fn from_json(line: &[u8]) -> Result<Recording, JsonError> {
         from_json(line)
     }
@@ -45,11 +40,8 @@ pub struct Scenario {
     pub name: String,
     /// `KubeSchedulerConfiguration`; absent means defaults.
     pub config: Option<Value>,
-    /// Namespaces.
     pub namespaces: Vec<Namespace>,
-    /// Services.
     pub services: Vec<Service>,
-    /// Nodes.
     pub nodes: Vec<Node>,
     /// Running pods (`spec.nodeName` set), not yet defaulted.
     pub pods: Vec<Pod>,
@@ -69,7 +61,6 @@ pub struct Scenario {
     pub nominated: Vec<Pod>,
 }
 
-/// The answers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Expectation {
@@ -104,14 +95,12 @@ pub struct Step {
     pub chosen: Option<String>,
     /// What was decided about claims that are not bound yet.
     pub volumes: Option<RecordedVolumes>,
-    /// The message of an unschedulable pod.
     pub message: Option<String>,
     /// The scheduler failed on the pod.
     pub err: Option<String>,
     /// `status.startTime` of the pod that this step placed.
     #[serde(deserialize_with = "time::deserialize")]
     pub start_time: Option<Timestamp>,
-    /// The result of preemption.
     pub preemption: Option<RecordedPreemption>,
     /// The claims of a pod with claims of devices, in its order.
     pub claims: Vec<RecordedClaim>,
@@ -150,7 +139,6 @@ pub struct RecordedClaim {
     pub new: bool,
     /// The devices, if it was.
     pub devices: Vec<DeviceRequestAllocationResult>,
-    /// Their configuration.
     pub config: Vec<DeviceAllocationConfiguration>,
     /// The nodes that can use them.
     pub node_selector: Option<NodeSelector>,
@@ -160,12 +148,10 @@ pub struct RecordedClaim {
     pub waits: bool,
     /// What a claim for extended resources requests.
     pub requests: Vec<DeviceRequest>,
-    /// For which containers.
     pub mappings: Vec<ContainerExtendedResourceRequest>,
 }
 
 impl RecordedClaim {
-    /// What was decided about the claim.
     pub fn decision(&self) -> ClaimDecision {
         let devices = DeviceAllocationResult { results: self.devices.clone(), config: self.config.clone() };
         let node_selector = self.node_selector.clone();
@@ -190,9 +176,7 @@ impl RecordedClaim {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RecordedPostFilter {
-    /// Status code.
     pub code: String,
-    /// Message.
     pub message: String,
     /// The claim whose allocation is taken away.
     pub deallocated: Option<NamespacedName>,
@@ -209,9 +193,7 @@ pub struct RecordedError {
     /// Error type, such as `FieldValueInvalid`.
     #[serde(rename = "type")]
     pub error_type: String,
-    /// Field path.
     pub field: String,
-    /// Detail.
     pub detail: String,
     /// The whole message.
     pub error: String,
@@ -223,9 +205,7 @@ pub struct RecordedError {
 pub struct RecordedNode {
     /// The first plugin that rejects the node.
     pub plugin: Option<String>,
-    /// Status code.
     pub code: Option<String>,
-    /// Reasons.
     pub reasons: Vec<String>,
     /// Weighted scores by plugin.
     pub scores: BTreeMap<String, i64>,
@@ -237,7 +217,6 @@ pub struct RecordedNode {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RecordedPreemption {
-    /// The nominated node.
     pub node: Option<String>,
     /// `namespace/name` of the victims, the most important first.
     pub victims: Vec<String>,
@@ -260,7 +239,6 @@ pub struct RecordedPreemption {
     pub retry: Option<RecordedNode>,
 }
 
-/// Victims on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RecordedVictims {

@@ -16,13 +16,11 @@ use crate::subject::{Object, Subject};
 pub(crate) struct Claim<'a> {
     pub(crate) object: Object<'a>,
     pub(crate) spec: &'a ResourceClaimSpec,
-    /// Path of the specification of the claim.
     pub(crate) path: &'static str,
 }
 
 /// One way to satisfy a request.
 pub(crate) struct Wanted<'a> {
-    /// Its path in the object.
     pub(crate) path: String,
     /// `REQUEST`, or `REQUEST/SUBREQUEST` for an alternative.
     pub(crate) name: String,
@@ -96,7 +94,6 @@ fn wanted<'a>(path: &str, request: &'a DeviceRequest) -> Vec<Wanted<'a>> {
 }
 
 impl Wanted<'_> {
-    /// Whether a constraint is about its devices.
     pub(crate) fn is_constrained_by(&self, constraint: &DeviceConstraint) -> bool {
         let request = self.name.split('/').next().unwrap_or_default();
         constraint.requests.is_empty()

@@ -17,7 +17,6 @@ pub struct Finding {
     /// Namespace of the object; empty for one that is in none.
     pub namespace: String,
     pub name: String,
-    /// Path of the field in the object.
     pub path: String,
     /// Name of the input that has the object.
     pub file: String,

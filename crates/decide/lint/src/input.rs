@@ -163,7 +163,6 @@ impl<'a> LintInput<'a> {
         }
     }
 
-    /// How the pods of the input are admitted.
     pub(crate) fn admission(&self) -> PodAdmission<'_> {
         PodAdmission {
             extensions: self.settings.extensions,
@@ -172,7 +171,6 @@ impl<'a> LintInput<'a> {
         }
     }
 
-    /// What the input lacks.
     pub fn warnings(&self) -> Vec<String> {
         let pods = self.subjects.iter().map(|subject| &subject.written);
         let pods = pods.filter(|pod| pod.metadata.creation_timestamp.is_none());

@@ -231,7 +231,6 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// The resources that a node offers to pods.
 pub(crate) fn offered(node: &Node) -> Option<&ResourceList> {
     node.status.allocatable.as_ref().or(node.status.capacity.as_ref())
 }

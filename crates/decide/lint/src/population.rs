@@ -18,7 +18,6 @@ pub(crate) struct PodGroup {
     pub(crate) labels: StringMap,
     /// Position of the subject that has the pods; none for pods of other objects.
     pub(crate) subject: Option<usize>,
-    /// Whether the pods have a node.
     pub(crate) is_running: bool,
     /// Labels whose values only the controller knows.
     unknown: Vec<&'static str>,

@@ -38,7 +38,6 @@ pub(crate) fn limits(subject: &Subject<'_>) -> Option<(i32, i32)> {
     Some(fenceposts(limit("maxSurge"), limit("maxUnavailable"), replicas))
 }
 
-/// A pod of one revision of a subject.
 pub(crate) fn pod_of_revision(subject: &Subject<'_>, revision: &str, admission: PodAdmission<'_>) -> Pod {
     let mut pod = subject.written.clone();
     pod.metadata.labels.insert(REVISION.to_owned(), revision.to_owned());

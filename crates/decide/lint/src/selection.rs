@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use crate::table::RULES;
 
-/// A name that is no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownRule(pub String);
 

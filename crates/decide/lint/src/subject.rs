@@ -23,7 +23,6 @@ use crate::rule::RuleInfo;
 /// by commas, or `*` for all.
 pub const IGNORE_ANNOTATION: &str = "lint.berth.dev/ignore";
 
-/// An object of the input.
 #[derive(Clone, Debug)]
 pub(crate) struct Object<'a> {
     pub(crate) kind: &'a str,
@@ -79,7 +78,6 @@ impl<'a> Object<'a> {
 pub(crate) struct PodAdmission<'a> {
     pub(crate) extensions: bool,
     pub(crate) feature_gates: FeatureGates,
-    /// The runtime classes of the input.
     pub(crate) runtime_classes: &'a [RuntimeClass],
 }
 

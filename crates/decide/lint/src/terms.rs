@@ -25,13 +25,11 @@ impl Term<'_> {
         format!("{strength} {}", if self.anti { "anti-affinity" } else { "affinity" })
     }
 
-    /// The path of the term in the pod.
     pub(crate) fn path(&self) -> String {
         let inner = if self.required { "" } else { ".podAffinityTerm" };
         format!("{}{inner}", self.term.path)
     }
 
-    /// The pods that it selects.
     pub(crate) fn set(&self) -> PodSet {
         set(self.term)
     }
@@ -153,7 +151,6 @@ impl Subject<'_> {
         first.iter().any(|labels| sets.iter().all(|set| set.contains(self.namespace(), labels, namespaces)))
     }
 
-    /// Whether a set has the pods of this subject.
     pub(crate) fn is_in(&self, set: &PodSet, namespaces: &KnownNamespaces) -> bool {
         set.contains(self.namespace(), &self.pod.metadata.labels, namespaces)
     }

@@ -24,7 +24,6 @@ pub(crate) struct PodInfo<'a> {
     pub(crate) is_of_node: bool,
     pub(crate) requests: Amounts,
     pub(crate) budgets: OfPod,
-    /// A pod that has moved is ready.
     pub(crate) is_ready: bool,
 }
 

@@ -10,7 +10,6 @@ use crate::goal::Goal;
 /// In larger clusters, where pods could be is not looked at.
 const MAX_WORK: usize = 200_000;
 
-/// The bound of each goal.
 pub(crate) fn bounds(board: &Board<'_>) -> Values {
     let n_classes = board.movable_of.len() + board.waiting.units.len();
     let places = (n_classes * board.movable_on.len() <= MAX_WORK).then(|| Places::of(board));

@@ -20,11 +20,9 @@ pub struct Input<'a> {
     pub cluster: Cluster,
     pub nodes: &'a BTreeMap<String, Node>,
     pub namespaces: &'a KnownNamespaces,
-    /// The pods with a node.
     pub running: Vec<RunningPod<'a>>,
     /// The pods without a node, in the order in which the scheduler tries them.
     pub pending: Vec<Pending<'a>>,
-    /// The disruption budgets.
     pub budgets: Vec<&'a PodDisruptionBudget>,
     /// The scales of the controllers of pods, for budgets without a status.
     pub scales: &'a Scales,
@@ -81,7 +79,6 @@ impl<'a> From<&'a Pod> for Pending<'a> {
     }
 }
 
-/// A pod with a node.
 #[derive(Clone, Copy)]
 pub struct RunningPod<'a> {
     pub pod: &'a Pod,

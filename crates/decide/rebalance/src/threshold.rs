@@ -6,9 +6,7 @@ use std::str::FromStr;
 /// Percentages of what a node offers. A node is above the threshold if its pods request more of either resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
-    /// Percent of its CPU.
     pub cpu: u32,
-    /// Percent of its memory.
     pub memory: u32,
 }
 

@@ -22,7 +22,6 @@ pub enum AnnotationError {
         /// Path inside the annotation, such as `podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]`;
         /// empty for the whole.
         path: String,
-        /// The error.
         message: String,
     },
 }
@@ -44,9 +43,6 @@ pub fn parse_affinity_annotation(text: &str) -> Result<Affinity, AnnotationError
 
 /// The affinity of a pod's annotation, with the pod's label keys merged into its selectors; `None` without the
 /// annotation.
-///
-/// # Errors
-/// As for [`parse_affinity_annotation`].
 pub fn annotation_affinity(pod: &Pod) -> Result<Option<Affinity>, AnnotationError> {
     let Some(text) = pod.metadata.annotations.get(AFFINITY_ANNOTATION) else { return Ok(None) };
     let mut affinity = parse_affinity_annotation(text)?;

@@ -5,6 +5,5 @@
 pub enum Dialect {
     /// Kubernetes' v1 API.
     V1,
-    /// The design proposals.
     Proposal,
 }

@@ -9,7 +9,6 @@ use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 /// A field value that means one thing in the v1 API and another in the design proposals, or nothing without extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialectNote {
-    /// Field path.
     pub path: String,
     /// Its meaning in this field, and its meaning in the other dialect.
     pub text: String,

@@ -8,12 +8,10 @@ const NAMES: [&str; 2] = ["RestartAllContainersOnContainerExits", "UserNamespace
 const RESTART_ALL_CONTAINERS: u8 = 1;
 const USER_NAMESPACES_HOST_NETWORK: u8 = 1 << 1;
 
-/// A set of features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeFeatures(u8);
 
 impl NodeFeatures {
-    /// The features that a pod requires.
     pub fn required_by(spec: &PodSpec) -> NodeFeatures {
         let mut rules =
             spec.containers.iter().chain(&spec.init_containers).flat_map(|c| &c.restart_policy_rules);
@@ -33,7 +31,6 @@ impl NodeFeatures {
         NodeFeatures(NAMES.iter().enumerate().map(bit).sum())
     }
 
-    /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -5,8 +5,6 @@
 //! treats them: an invalid node term matches no node; invalid pod terms or preferences make the pod unschedulable with
 //! an error.
 
-#![warn(missing_docs)]
-
 pub mod admission;
 mod annotation;
 mod attribute;

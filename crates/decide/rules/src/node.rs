@@ -10,11 +10,9 @@ use berth_api::object::{Node, NodeAffinity, NodeSelector, NodeSelectorTerm, Sele
 pub struct NodeSelectorRule {
     /// Field path in the pod, such as `spec.affinity.podAffinity...[0]`.
     pub path: String,
-    /// The dialect that the field is read in.
     pub dialect: Dialect,
     /// Whether the rule also holds during execution: the enforcer evicts pods that break it.
     pub required_during_execution: bool,
-    /// The terms.
     pub terms: Vec<NodeTerm>,
     /// The only nodes it can match, when every term of a v1 rule names nodes by `metadata.name`.
     ///
@@ -33,7 +31,6 @@ pub enum NodeTerm {
     All(Vec<NodeRequirement>),
 }
 
-/// One requirement of a node term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeRequirement {
     /// On a label.
@@ -44,14 +41,12 @@ pub enum NodeRequirement {
     Attribute(Requirement),
 }
 
-/// A preferred node term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PreferredNodeTerm {
     /// Field path in the pod, such as `spec.affinity.podAffinity...[0]`.
     pub path: String,
     /// Added to the score of matching nodes, 1 to 100.
     pub weight: i64,
-    /// The requirements.
     pub requirements: Vec<NodeRequirement>,
 }
 
@@ -71,7 +66,6 @@ impl NodeRequirement {
         self.holds_with(name, labels, |_| None)
     }
 
-    /// Whether a node satisfies it.
     pub fn holds_on(&self, node: &Node) -> bool {
         let Node { metadata, .. } = node;
         self.holds_with(&metadata.name, &metadata.labels, |key| node_attribute(node, key))

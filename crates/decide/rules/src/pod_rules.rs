@@ -17,27 +17,19 @@ pub struct PodRules {
     pub node_selector: Vec<(String, String)>,
     /// Required node affinity: all of these must hold.
     pub required_node_affinity: Vec<NodeSelectorRule>,
-    /// Preferred node affinity.
     pub preferred_node_affinity: Vec<PreferredNodeTerm>,
     /// Whether the pod has preferred node affinity at all (even terms that are no-ops).
     pub has_preferred_node_affinity: bool,
     /// Required pod affinity, the terms of v1 first.
     pub required_affinity: Vec<PodTerm>,
-    /// Required pod anti-affinity.
     pub required_anti_affinity: Vec<PodTerm>,
-    /// Preferred pod affinity.
     pub preferred_affinity: Vec<PreferredPodTerm>,
-    /// Preferred pod anti-affinity.
     pub preferred_anti_affinity: Vec<PreferredPodTerm>,
-    /// Topology spread constraints.
     pub spread_constraints: Vec<SpreadConstraint>,
-    /// Tolerations.
     pub tolerations: Tolerations,
-    /// Requested resources.
     pub requests: PodRequests,
     /// Requested host ports, sorted.
     pub host_ports: Vec<HostPort>,
-    /// Features that the node must declare.
     pub required_features: NodeFeatures,
     /// The label `kubernetes.io/os` of the pod: its node must have the same operating system. No scheduler reads it.
     pub os_label: Option<String>,
@@ -69,16 +61,13 @@ impl PodRules {
 /// A required rule that becomes a preference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RelaxableRule {
-    /// Its field path.
     pub path: String,
     /// How long the pod has to be pending.
     pub after: Duration,
 }
 
-/// A host port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
-    /// Port number.
     pub port: i32,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,

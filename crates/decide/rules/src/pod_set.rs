@@ -10,9 +10,7 @@ use berth_api::object::{Namespace, StringMap};
 /// The pods of some namespaces with some labels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodSet {
-    /// The namespaces.
     pub namespaces: NamespaceScope,
-    /// The labels.
     pub selector: Selector,
 }
 
@@ -30,7 +28,6 @@ impl PodSet {
         size(self) + size(other) + pairs(&self.selector, &other.selector) + pairs(own, others)
     }
 
-    /// Whether a pod is in it.
     pub fn contains(&self, namespace: &str, labels: &StringMap, known: &KnownNamespaces) -> bool {
         self.selector.matches(|key| labels.get(key).map(String::as_str))
             && is_in(&self.namespaces, namespace, known.labels.get(namespace))

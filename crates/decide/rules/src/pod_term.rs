@@ -11,7 +11,6 @@ use berth_api::syntax::label_key;
 pub struct PodTerm {
     /// Field path in the pod, such as `spec.affinity.podAffinity...[0]`.
     pub path: String,
-    /// The dialect that the field is read in.
     pub dialect: Dialect,
     /// Whether the rule also holds during execution: the enforcer evicts pods that break it.
     pub required_during_execution: bool,
@@ -40,12 +39,10 @@ impl PodTerm {
     }
 }
 
-/// A preferred pod term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PreferredPodTerm {
     /// 1 to 100.
     pub weight: i64,
-    /// The term.
     pub term: PodTerm,
 }
 

@@ -37,7 +37,6 @@ impl SetRelation {
         }
     }
 
-    /// The relation seen from the other set.
     #[must_use]
     pub fn reversed(self) -> SetRelation {
         match self {

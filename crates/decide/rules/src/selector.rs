@@ -198,7 +198,6 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// Matches everything.
     pub const EVERYTHING: Selector = Selector::All(Vec::new());
 
     /// A selector from requirements in any order.
@@ -228,7 +227,6 @@ impl Selector {
         Ok(Selector::new(requirements))
     }
 
-    /// Whether it matches everything.
     pub fn is_everything(&self) -> bool {
         matches!(self, Selector::All(requirements) if requirements.is_empty())
     }
@@ -274,7 +272,6 @@ impl std::fmt::Display for Requirement {
 }
 
 impl Selector {
-    /// The number of values that it lists.
     pub fn n_values(&self) -> usize {
         let of = |requirement: &Requirement| match requirement {
             Requirement::In(_, values) | Requirement::NotIn(_, values) => values.len(),

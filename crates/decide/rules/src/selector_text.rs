@@ -18,7 +18,6 @@ pub enum SelectorError {
     Field {
         /// The whole text.
         selector: String,
-        /// The part.
         part: String,
     },
 }
@@ -113,12 +112,10 @@ pub struct FieldSelector {
     pub requirements: Vec<FieldRequirement>,
 }
 
-/// One requirement of a field selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
     /// The name of the field, such as `spec.nodeName`.
     pub field: String,
-    /// The value that the field is compared with.
     pub value: String,
     /// Whether the field must have the value (`=`) or must not have it (`!=`).
     pub equal: bool,

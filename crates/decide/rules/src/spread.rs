@@ -3,7 +3,6 @@
 use super::{Requirement, Selector};
 use berth_api::object::{Pod, TopologySpreadConstraint};
 
-/// A parsed topology spread constraint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpreadConstraint {
     /// Field path in the pod or in the configuration.

@@ -4,7 +4,6 @@ use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Taint, Toleration};
 use berth_api::syntax::decimal_integer;
 
-/// A parsed toleration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TolerationRule {
     /// Taint key; empty means every key.
@@ -22,9 +21,7 @@ pub struct Tolerations(Vec<TolerationRule>);
 /// `operator` of a toleration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TolerationOperator {
-    /// The taint has this value.
     Equal(String),
-    /// The taint exists.
     Exists,
     /// The value of the taint is an integer greater than this one.
     Gt(i64),
@@ -48,7 +45,6 @@ pub enum TaintEffect {
 }
 
 impl TaintEffect {
-    /// Parses the text form.
     pub fn parse(text: &str) -> TaintEffect {
         match text {
             "NoSchedule" => TaintEffect::NoSchedule,
@@ -86,7 +82,6 @@ impl Tolerations {
         Tolerations(self.0.iter().filter(|rule| is_of(rule.effect.as_ref())).cloned().collect())
     }
 
-    /// Whether one of them tolerates a taint.
     pub fn tolerate(&self, taint: &Taint) -> bool {
         self.tolerate_parts(&taint.key, &taint.value, &TaintEffect::parse(&taint.effect))
     }
@@ -128,7 +123,6 @@ impl TolerationRule {
         }
     }
 
-    /// Whether the taint is tolerated.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         let effect = TaintEffect::parse(&taint.effect);
         self.tolerates_parts(&taint.key, &taint.value, &effect)

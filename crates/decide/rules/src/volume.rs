@@ -10,15 +10,10 @@ use berth_api::syntax::labels::{REGION, ZONE};
 /// An in-tree plugin whose volumes a CSI driver serves on nodes that say so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InTreePlugin {
-    /// AWS disks.
     AwsEbs,
-    /// GCE disks.
     GcePd,
-    /// Azure disks.
     AzureDisk,
-    /// OpenStack volumes.
     Cinder,
-    /// Portworx volumes.
     Portworx,
 }
 
@@ -37,7 +32,6 @@ pub enum DriverOf<'a> {
 }
 
 impl InTreePlugin {
-    /// All plugins.
     pub const ALL: [InTreePlugin; 5] = [
         InTreePlugin::AwsEbs,
         InTreePlugin::GcePd,
@@ -57,7 +51,6 @@ impl InTreePlugin {
         }
     }
 
-    /// The CSI driver that replaces it.
     pub fn csi_driver(self) -> &'static str {
         match self {
             InTreePlugin::AwsEbs => "ebs.csi.aws.com",

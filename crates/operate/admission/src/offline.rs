@@ -46,9 +46,6 @@ impl OfflineAdmission {
     }
 
     /// What the policy says about the creation of a pod. Budgets of exclusive nodes are checked for the pod by itself.
-    ///
-    /// # Errors
-    /// The pod cannot be reviewed.
     pub fn review(&self, pod: &Pod) -> Result<Answer, ReviewError> {
         let request = AdmissionRequest::from_value(json!({
             "uid": "", "operation": "CREATE", "name": pod.metadata.name, "namespace": pod.metadata.namespace,

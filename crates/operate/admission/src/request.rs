@@ -115,9 +115,6 @@ struct Type {
 
 impl AdmissionRequest {
     /// Reads the body of a webhook call, an `AdmissionReview`.
-    ///
-    /// # Errors
-    /// It is something else.
     pub fn from_review(body: &[u8]) -> Result<AdmissionRequest, RequestError> {
         let is_right = |api_version: &str, kind: &str| api_version == API_VERSION && kind == KIND;
         match serde_json::from_slice::<Review>(body) {
@@ -135,9 +132,6 @@ impl AdmissionRequest {
     }
 
     /// Reads the request alone, without the review around it.
-    ///
-    /// # Errors
-    /// It is something else.
     pub fn from_value(value: Value) -> Result<AdmissionRequest, RequestError> {
         Ok(serde_json::from_value(value)?)
     }
@@ -156,9 +150,6 @@ impl AdmissionRequest {
     }
 
     /// The new object as a pod in the request's namespace. A binding is a pod with its annotations on its node.
-    ///
-    /// # Errors
-    /// It is none.
     pub fn pod(&self) -> Result<Pod, RequestError> {
         let mut pod = self.pod_of("object", &self.object)?;
         if self.is_binding() {
@@ -168,9 +159,6 @@ impl AdmissionRequest {
     }
 
     /// The old object as a pod; `None` if there is none.
-    ///
-    /// # Errors
-    /// It is something else.
     pub fn old_pod(&self) -> Result<Option<Pod>, RequestError> {
         match &self.old_object {
             Value::Null => Ok(None),

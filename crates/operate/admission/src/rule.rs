@@ -3,7 +3,6 @@
 /// A rule that can refuse a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// The annotation is valid.
     Annotation,
     /// Anti-affinity over all namespaces is by host name.
     AllNamespacesAntiAffinity,
@@ -25,7 +24,6 @@ pub enum Rule {
     BindingGuard,
     /// Required anti-affinity is that of trusted users.
     TrustedUsers,
-    /// A placement policy is valid.
     PlacementPolicy,
     /// Pods and nodes carry no more than the limits.
     RuleLimits,
@@ -34,7 +32,6 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Its name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Rule::Annotation => "Annotation",

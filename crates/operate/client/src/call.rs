@@ -110,7 +110,6 @@ impl CallError {
         }
     }
 
-    /// Whether an object of this name exists already.
     pub fn is_already_exists(&self) -> bool {
         self.is_conflict() && self.reason() == "AlreadyExists"
     }
@@ -241,7 +240,6 @@ pub async fn json<T: DeserializeOwned>(
     serde_json::from_slice(&bytes).map_err(|e| name.failed(Failure::Answer(e.to_string())))
 }
 
-/// A `GET` of a path of the server.
 pub fn get(path: &str) -> Request<Vec<u8>> {
     with_body(Method::GET, path, "", Vec::new())
 }
@@ -279,7 +277,6 @@ struct StatusDetails {
     causes: Vec<Cause>,
 }
 
-/// A cause in the details of a Status.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Cause {

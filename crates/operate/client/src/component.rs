@@ -15,7 +15,6 @@ use crate::watch::WatchFailure;
 /// How long the release of the lease may take.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Handle of a spawned component.
 #[derive(Debug)]
 pub struct ComponentHandle<S> {
     status: watch::Receiver<S>,
@@ -82,9 +81,6 @@ pub struct Sidecars {
 
 impl Sidecars {
     /// Serves a component, and takes part in its election, if it has one. `client` has no rate limit.
-    ///
-    /// # Errors
-    /// As [`serving::serve`].
     pub async fn start<S: Readiness>(
         client: kube::Client,
         serving: &ServingOptions,

@@ -255,7 +255,6 @@ impl Options {
 /// Sends one request and returns the response.
 pub type Transport =
     Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> + Send + Sync>;
-/// The body of a response of a [`Transport`].
 pub type ResponseBody = UnsyncBoxBody<bytes::Bytes, BoxError>;
 
 /// How requests reach an API server, and as whom.
@@ -293,9 +292,6 @@ pub fn client(connection: impl Into<Connection>) -> Result<kube::Client, Connect
 }
 
 /// As [`client`], with a limit on the rate of its requests.
-///
-/// # Errors
-/// As [`client`].
 pub fn limited_client(
     connection: impl Into<Connection>,
     limit: Option<RateLimit>,

@@ -105,9 +105,6 @@ impl DelegatedAuthorizer {
     }
 
     /// Whether the bearer of a token may list these resources in the whole cluster.
-    ///
-    /// # Errors
-    /// As [`DelegatedAuthorizer::authorize`].
     pub async fn authorize_list(&self, token: String, resources: &[Resource]) -> Result<(), Refusal> {
         let user = self.user(token).await?;
         for resource in resources {

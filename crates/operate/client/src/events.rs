@@ -90,7 +90,6 @@ pub enum EventType {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NewEvent {
-    /// The object that it is about.
     pub regarding: ObjectReference,
     /// Another object that is involved.
     pub related: Option<ObjectReference>,
@@ -246,7 +245,6 @@ impl Writer {
         }
     }
 
-    /// Writes the counts that have grown.
     async fn write_counts(&mut self) {
         let interval = self.options.series_interval;
         let is_due = |s: &Series| s.count > s.written_count && s.written_at.elapsed() >= interval;

@@ -48,9 +48,6 @@ impl<T> Ledger<T> {
 
 impl LedgerClient {
     /// Reads the ledger. Invalid content is logged and counts as empty; the next write replaces it.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub async fn read<T: Default + DeserializeOwned>(&self) -> Result<Ledger<T>, CallError> {
         let path = CONFIG_MAPS.object_path(&self.namespace, &self.name);
         match call::json::<Value>(&self.client, call::get(&path), self.timeout).await {

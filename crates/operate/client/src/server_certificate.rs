@@ -18,9 +18,6 @@ struct ListedOrSigned {
 }
 
 /// Trusts these certificates (in DER), and those that they signed.
-///
-/// # Errors
-/// None of them can be read.
 pub(crate) fn trust(
     tls: &mut ClientConfig,
     listed: &[Vec<u8>],

@@ -57,7 +57,6 @@ pub enum ServeError {
 /// A page of a component; `None` for a path that it does not serve.
 pub type StatusPages = Arc<dyn Fn(&str) -> Option<BoxFuture<'static, Response<Full<Bytes>>>> + Send + Sync>;
 
-/// What a component serves.
 pub struct Content<S> {
     pub registry: Arc<Registry>,
     /// Its state. The component is alive while it holds the sender.

@@ -32,9 +32,6 @@ pub struct LimitsInUse {
 }
 
 /// What a ledger counts at a time. `pods` are all pods of the cluster, `ledger` is the content of its ConfigMap.
-///
-/// # Errors
-/// It is not a ledger.
 pub fn limits_in_use<'a>(
     limits: &LimitOptions,
     pods: impl IntoIterator<Item = &'a Pod>,

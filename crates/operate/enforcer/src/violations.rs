@@ -36,7 +36,6 @@ pub(crate) struct Violations {
     /// Pods in these namespaces are never evicted.
     exempt_namespaces: HashSet<String>,
     timers: GraceTimers<ViolationKey>,
-    /// The kinds of the violated rules.
     rules: BTreeMap<ViolationKey, ViolatedRule>,
     /// The pods that were bound against a rule, by the rule.
     intruders: BTreeMap<ViolationKey, Vec<(String, String)>>,

@@ -64,9 +64,7 @@ pub enum Change {
 /// What a drift check repaired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriftReport {
-    /// Nodes that differed.
     pub n_nodes: usize,
-    /// Pods that differed.
     pub n_pods: usize,
     /// Pods that the state had and the component did not.
     pub n_missing: usize,

@@ -1,12 +1,8 @@
-//! Objects that decide where pods with claims of devices may run, as they are read.
-//!
-//! An object that cannot be read is reported in the log and counts as absent: it must not keep the others from being used.
+//! Claims of devices, as far as their binding to pods is concerned.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use berth_api::object::device::{AllocationResult, DeviceKind, DeviceObject, DeviceReadiness, ResourceClaim};
-use berth_client::{KubeObject, StreamEvent};
-use serde_json::Value;
+use berth_api::object::device::{AllocationResult, DeviceReadiness, ResourceClaim};
 
 /// A claim of devices, as far as its binding to a pod is concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,39 +35,9 @@ fn number_of(allocation: &AllocationResult) -> u64 {
     hasher.finish()
 }
 
-/// An object of a watch; none if it could not be read.
-pub(crate) struct DeviceEntry {
-    pub(crate) object: Option<DeviceObject>,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) version: String,
-}
-
-impl KubeObject for DeviceEntry {
-    fn resource_version(&self) -> &str {
-        &self.version
-    }
-
-    fn key(&self) -> (&str, &str) {
-        (&self.namespace, &self.name)
-    }
-}
-
-/// Reads the object of an event.
-pub(crate) fn device_entry(kind: DeviceKind, event: StreamEvent<Value>) -> StreamEvent<DeviceEntry> {
-    event.map(|value: Value| {
-        let (namespace, name) = value.key();
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        let version = value.resource_version().to_owned();
-        let object = DeviceObject::decode(kind, &value);
-        let object = object.inspect_err(|error| tracing::error!("{error}: the object is ignored")).ok();
-        DeviceEntry { object, namespace, name, version }
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -1,32 +1,26 @@
 //! Objects that decide where pods with claims of devices may run: slices, classes and claims.
 
-use berth_api::object::NamespacedName;
 use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_client::StreamEvent;
 use berth_engine::Cluster;
 
 use crate::cache::CacheSync;
 use crate::change::Change;
-use crate::device_entry::{DeviceClaimState, DeviceEntry};
-use crate::entries::Sync;
+use crate::device_entry::DeviceClaimState;
+use crate::entries::ReadEntry;
 
 impl CacheSync {
     pub(crate) fn apply_device(
         &mut self,
         cluster: &mut Cluster,
         kind: DeviceKind,
-        event: StreamEvent<DeviceEntry>,
+        event: StreamEvent<ReadEntry<DeviceObject>>,
         changes: &mut Vec<Change>,
     ) {
         let fingerprints = &self.fingerprints;
-        let fingerprint = |entry: &DeviceEntry| fingerprints.of(&entry.version);
+        let fingerprint = |entry: &ReadEntry<DeviceObject>| fingerprints.of(&entry.version);
         self.devices.entry(kind).or_default().apply(event, fingerprint, |sync| {
-            let (object, key) = match sync {
-                Sync::Set(DeviceEntry { object, namespace, name, .. }) => {
-                    (object, NamespacedName::new(&namespace, &name))
-                }
-                Sync::Unset(key) => (None, key),
-            };
+            let (object, key) = sync.object();
             match &object {
                 Some(DeviceObject::ResourceClaim(claim)) => {
                     let state = DeviceClaimState::from(&**claim);
@@ -51,7 +45,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::device_entry::device_entry;
+    use crate::entries::read;
 
     #[test]
     fn a_malformed_claim_of_devices_counts_as_absent_until_it_can_be_read() {
@@ -61,7 +55,7 @@ mod tests {
                 "spec": {"devices": {"requests": requests}}});
             let mut changes = Vec::new();
             let kind = DeviceKind::ResourceClaim;
-            let event = device_entry(kind, StreamEvent::Apply(claim));
+            let event = read(StreamEvent::Apply(claim), |value| DeviceObject::decode(kind, value));
             cache.apply_device(&mut cluster, kind, event, &mut changes);
             changes
         };

@@ -1,9 +1,11 @@
 //! The objects of one kind that are in the state, by namespace and name.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use berth_api::object::NamespacedName;
 use berth_client::{KubeObject, StreamEvent};
+use serde_json::Value;
 
 use crate::fingerprint::Fingerprint;
 
@@ -11,6 +13,48 @@ use crate::fingerprint::Fingerprint;
 pub(crate) enum Sync<T> {
     Set(T),
     Unset(NamespacedName),
+}
+
+/// An object of a watch; none if it could not be read.
+pub(crate) struct ReadEntry<O> {
+    pub(crate) object: Option<O>,
+    key: NamespacedName,
+    pub(crate) version: String,
+}
+
+impl<O> KubeObject for ReadEntry<O> {
+    fn resource_version(&self) -> &str {
+        &self.version
+    }
+
+    fn key(&self) -> (&str, &str) {
+        (self.key.namespace(), self.key.name())
+    }
+}
+
+/// Reads the object of an event. One that cannot be read is reported in the log and counts as absent: it must not keep the others from
+/// being used.
+pub(crate) fn read<O, E: Display>(
+    event: StreamEvent<Value>,
+    decode: impl FnOnce(&Value) -> Result<O, E>,
+) -> StreamEvent<ReadEntry<O>> {
+    event.map(|value: Value| {
+        let (namespace, name) = value.key();
+        let object = decode(&value);
+        let object = object.inspect_err(|error| tracing::error!("{error}: the object is ignored")).ok();
+        let version = value.resource_version().to_owned();
+        ReadEntry { object, key: NamespacedName::new(namespace, name), version }
+    })
+}
+
+impl<O> Sync<ReadEntry<O>> {
+    /// The object, unless it is gone or could not be read, and its key.
+    pub(crate) fn object(self) -> (Option<O>, NamespacedName) {
+        match self {
+            Sync::Set(ReadEntry { object, key, .. }) => (object, key),
+            Sync::Unset(key) => (None, key),
+        }
+    }
 }
 
 type ByName<E> = HashMap<Box<str>, (u32, E)>;
@@ -126,7 +170,7 @@ impl Entries<Fingerprint> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::fingerprint::Fingerprints;

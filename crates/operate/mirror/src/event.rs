@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use berth_api::object::device::DeviceKind;
+use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::group::{CompositePodGroup, GroupKind, GroupOwner, GroupWorkload, PodGroup};
 use berth_api::object::{
-    Job, Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind, Workload,
+    Job, Namespace, Node, Pod, PodDisruptionBudget, ReplicationController, Service, VolumeKind, VolumeObject,
+    Workload,
 };
 use berth_client::{StreamEvent, WatchFailure};
 
-use crate::device_entry::DeviceEntry;
+use crate::entries::ReadEntry;
 use crate::pod_delta::PodDelta;
 use crate::source::Source;
-use crate::volume_entry::VolumeEntry;
 
 /// An event of one of the watches, for [`Mirror::apply`](crate::Mirror::apply).
 pub struct WatchEvent(pub(crate) Payload);
@@ -29,11 +29,11 @@ pub(crate) enum Payload {
     ReplicationController(StreamEvent<ReplicationController>),
     Budget(StreamEvent<PodDisruptionBudget>),
     /// With the generation of the watch, for claims.
-    Device(DeviceKind, u32, StreamEvent<DeviceEntry>),
+    Device(DeviceKind, u32, StreamEvent<ReadEntry<DeviceObject>>),
     PodGroup(GroupKind, StreamEvent<PodGroup>),
     CompositePodGroup(StreamEvent<CompositePodGroup>),
     Workload(StreamEvent<GroupWorkload>),
-    Volume(VolumeKind, StreamEvent<VolumeEntry>),
+    Volume(VolumeKind, StreamEvent<ReadEntry<VolumeObject>>),
     /// With the number of the drift check.
     Check(u32, FullList),
 }

@@ -27,9 +27,6 @@ struct Parts<'t> {
 
 impl NodeParser {
     /// Reads a node.
-    ///
-    /// # Errors
-    /// The text is not the JSON of a node.
     pub fn read(&mut self, text: &[u8]) -> Result<Node, serde_json::Error> {
         let mut json = JsonText::new(text, &mut self.index);
         let parts = find_parts(&mut json)?;

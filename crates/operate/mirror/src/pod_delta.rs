@@ -102,9 +102,6 @@ impl PodReader {
 
     /// Reads a line of the watch. A pod is read as [`PodDelta::Bound`] or [`PodDelta::Same`] only if this reader returned
     /// it whole before.
-    ///
-    /// # Errors
-    /// The object is not a pod.
     pub(crate) fn read(&self, line: &[u8], kind: Line) -> Result<PodDelta, serde_json::Error> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let Memory { digests, parser } = &mut *memory;

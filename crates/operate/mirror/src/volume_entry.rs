@@ -1,13 +1,9 @@
-//! Objects that decide where pods with volumes may run, as they are read.
-//!
-//! An object that cannot be read is reported in the log and counts as absent: it must not keep the others from being used.
+//! Claims of volumes and persistent volumes, as far as their binding is concerned.
 
+use berth_api::object::NamespacedName;
 use berth_api::object::volume::{
     BIND_COMPLETED_ANNOTATION, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE_ANNOTATION,
 };
-use berth_api::object::{NamespacedName, VolumeKind, VolumeObject};
-use berth_client::{KubeObject, StreamEvent};
-use serde_json::Value;
 
 /// A claim, as far as its binding is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +13,6 @@ pub struct ClaimState {
     pub version: u64,
     /// The node that a volume is to be provisioned for.
     pub selected_node: Option<String>,
-    /// Whether there is any annotation.
     pub has_annotations: bool,
     /// The volume; empty for none.
     pub volume_name: String,
@@ -57,34 +52,4 @@ impl From<&PersistentVolume> for VolumeState {
             claim: claim.map(|c| (NamespacedName::new(&c.namespace, &c.name), c.uid.clone())),
         }
     }
-}
-
-/// An object of a watch; none if it could not be read.
-pub(crate) struct VolumeEntry {
-    pub(crate) object: Option<VolumeObject>,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) version: String,
-}
-
-impl KubeObject for VolumeEntry {
-    fn resource_version(&self) -> &str {
-        &self.version
-    }
-
-    fn key(&self) -> (&str, &str) {
-        (&self.namespace, &self.name)
-    }
-}
-
-/// Reads the object of an event.
-pub(crate) fn entry(kind: VolumeKind, event: StreamEvent<Value>) -> StreamEvent<VolumeEntry> {
-    event.map(|value| {
-        let (namespace, name) = value.key();
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        let version = value.resource_version().to_owned();
-        let object = VolumeObject::decode(kind, &value);
-        let object = object.inspect_err(|error| tracing::error!("{error}: the object is ignored")).ok();
-        VolumeEntry { object, namespace, name, version }
-    })
 }

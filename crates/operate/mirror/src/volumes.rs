@@ -1,32 +1,27 @@
 //! Objects that decide where pods with volumes may run: persistent volumes, claims, storage classes and those of CSI.
 
-use berth_api::object::{NamespacedName, VolumeKind, VolumeObject};
+use berth_api::object::{VolumeKind, VolumeObject};
 use berth_client::StreamEvent;
 use berth_engine::Cluster;
 
 use crate::cache::CacheSync;
 use crate::change::Change;
-use crate::entries::Sync;
-use crate::volume_entry::{ClaimState, VolumeEntry, VolumeState};
+use crate::entries::ReadEntry;
+use crate::volume_entry::{ClaimState, VolumeState};
 
 impl CacheSync {
     pub(crate) fn apply_volume(
         &mut self,
         cluster: &mut Cluster,
         kind: VolumeKind,
-        event: StreamEvent<VolumeEntry>,
+        event: StreamEvent<ReadEntry<VolumeObject>>,
         changes: &mut Vec<Change>,
     ) {
         let fingerprints = &self.fingerprints;
         // An assumption about an object holds until another version of it is set.
-        let fingerprint = |entry: &VolumeEntry| fingerprints.of(&entry.version);
+        let fingerprint = |entry: &ReadEntry<VolumeObject>| fingerprints.of(&entry.version);
         self.volumes.entry(kind).or_default().apply(event, fingerprint, |sync| {
-            let (object, key) = match sync {
-                Sync::Set(VolumeEntry { object, namespace, name, .. }) => {
-                    (object, NamespacedName::new(&namespace, &name))
-                }
-                Sync::Unset(key) => (None, key),
-            };
+            let (object, key) = sync.object();
             match (&object, kind) {
                 (Some(VolumeObject::PersistentVolumeClaim(claim)), _) => {
                     changes.push(Change::ClaimApplied(key.clone(), ClaimState::from(&**claim)));
@@ -54,7 +49,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::volume_entry::entry;
+    use crate::entries::read;
 
     #[test]
     fn a_malformed_claim_counts_as_absent_until_it_can_be_read() {
@@ -64,7 +59,8 @@ mod tests {
                 "spec": {"resources": {"requests": {"storage": request}}}});
             let mut changes = Vec::new();
             let kind = VolumeKind::PersistentVolumeClaim;
-            cache.apply_volume(&mut cluster, kind, entry(kind, StreamEvent::Apply(claim)), &mut changes);
+            let event = read(StreamEvent::Apply(claim), |value| VolumeObject::decode(kind, value));
+            cache.apply_volume(&mut cluster, kind, event, &mut changes);
             changes
         };
         assert!(matches!(apply("1", json!("1Gi"))[..], [Change::ClaimApplied(..)]));

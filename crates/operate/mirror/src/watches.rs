@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_api::object::device::DeviceKind;
+use berth_api::object::VolumeObject;
+use berth_api::object::device::{DeviceKind, DeviceObject};
 use berth_api::object::group::GroupOwner;
 use berth_client::watch::ListError;
 use berth_client::{KubeObject, Missing, Pages, StreamEvent, WatchOptions, watch_into, watch_with};
@@ -10,12 +11,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::device_entry::device_entry;
+use crate::entries::read;
 use crate::event::{FullList, Payload, WatchEvent};
 use crate::node_parser::NodeParser;
 use crate::pod_delta::{PodDelta, PodReader};
 use crate::source::Source;
-use crate::volume_entry::entry;
 
 /// Starts the watches. They end when the receiver of their events is dropped.
 pub(crate) struct Watches {
@@ -48,7 +48,9 @@ impl Watches {
             Source::PodGroups(kind) => self.watch(source, move |e| Payload::PodGroup(kind, e)),
             Source::CompositePodGroups => self.watch(source, Payload::CompositePodGroup),
             Source::Workloads => self.watch(source, Payload::Workload),
-            Source::Volumes(kind) => self.watch(source, move |e| Payload::Volume(kind, entry(kind, e))),
+            Source::Volumes(kind) => self.watch(source, move |event| {
+                Payload::Volume(kind, read(event, |value| VolumeObject::decode(kind, value)))
+            }),
         };
     }
 
@@ -68,7 +70,7 @@ impl Watches {
     /// Starts a watch of objects about devices. Its events carry `generation`.
     pub(crate) fn start_devices(&self, kind: DeviceKind, generation: u32) -> AbortHandle {
         self.watch(Source::Devices(kind), move |event| {
-            Payload::Device(kind, generation, device_entry(kind, event))
+            Payload::Device(kind, generation, read(event, |value| DeviceObject::decode(kind, value)))
         })
     }
 

@@ -26,7 +26,6 @@ pub(crate) static REQUESTS: Part = Part::new("requests");
 /// Handling the results of requests.
 pub(crate) static COMPLETIONS: Part = Part::new("completions");
 
-/// Labels, and the name of a profile.
 type ProfileLabels<const N: usize> = (Labels<N>, Labels<1, String>);
 
 fn profile_label(profile: &str) -> Labels<1, String> {

@@ -11,7 +11,6 @@ use berth_input::config::{DEFAULT_SCHEDULER_NAME, SchedulerConfig};
 
 use crate::recorder::{RecordError, RecordOptions};
 
-/// The default `schedulerName` of Berth.
 pub const SCHEDULER_NAME: &str = "berth";
 /// The longest list that `--scheduler-name` and profiles are shown as in errors.
 const NAMES_SHOWN: usize = 10;

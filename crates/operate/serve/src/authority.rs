@@ -32,9 +32,6 @@ pub struct ServerCertificate {
 
 impl Authority {
     /// A new authority.
-    ///
-    /// # Errors
-    /// The operating system provides no random numbers.
     pub fn new(common_name: &str, validity: Validity) -> Result<Authority, rcgen::Error> {
         let mut params = params(Vec::new(), common_name, validity)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));

@@ -80,9 +80,6 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 
 impl Certificates {
     /// Loads or makes a certificate.
-    ///
-    /// # Errors
-    /// A file cannot be read, or its content cannot be used.
     pub async fn load(source: &CertificateSource) -> Result<Certificates, CertificateError> {
         match source {
             CertificateSource::Files { certificate, key } => {
@@ -104,9 +101,6 @@ impl Certificates {
     }
 
     /// A certificate with the authority that signed it.
-    ///
-    /// # Errors
-    /// TLS cannot use it.
     pub fn signed(certificate: ServerCertificate, ca_pem: String) -> Result<Certificates, rustls::Error> {
         let (own, key) = certificate.into_der();
         let ca = CertificateDer::pem_slice_iter(ca_pem.as_bytes()).flatten();
@@ -147,7 +141,6 @@ impl Certificates {
         }
     }
 
-    /// Whether the certificate has changed.
     async fn reload(&self, certificate: &Path, key: &Path) -> Result<bool, CertificateError> {
         let contents = (read(certificate).await?, read(key).await?);
         let seen = |contents: &(Vec<u8>, Vec<u8>)| {

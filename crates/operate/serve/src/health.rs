@@ -22,9 +22,6 @@ pub trait Health {
     fn waits_for(&self) -> Vec<&'static str>;
 
     /// Its metrics, as [`encode`] writes them.
-    ///
-    /// # Errors
-    /// They cannot be written.
     fn metrics(&self) -> Result<String, fmt::Error>;
 }
 
@@ -61,9 +58,6 @@ pub fn answer<B>(health: &impl Health, request: &Request<B>) -> Option<Response<
 }
 
 /// Metrics in the OpenMetrics text format.
-///
-/// # Errors
-/// They cannot be written.
 pub fn encode(registry: &Registry) -> Result<String, fmt::Error> {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry)?;

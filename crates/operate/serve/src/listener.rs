@@ -80,9 +80,6 @@ pub struct Listener {
 
 impl Listener {
     /// Listens on an address; port 0 stands for a free one.
-    ///
-    /// # Errors
-    /// The address cannot be used.
     pub async fn bind(address: SocketAddr) -> Result<Listener, ListenError> {
         let failed = |source| ListenError { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;

@@ -4,7 +4,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
-/// The names and values of labels.
 pub type Labels<const N: usize, V = &'static str> = [(&'static str, V); N];
 
 /// Histograms by labels.

@@ -73,7 +73,6 @@ impl Part {
     }
 }
 
-/// A call that has not returned.
 struct Call {
     part: &'static Part,
     begun_at: u64,

@@ -10,18 +10,12 @@ use crate::certificate::{CertificateError, CertificateSource, Certificates, RELO
 use crate::client_certificate::{AnyCertificate, ClientAuthorities};
 
 /// TLS with the certificate that is current at each handshake.
-///
-/// # Errors
-/// TLS refuses the configuration.
 pub fn tls_acceptor(certificates: Arc<Certificates>) -> Result<TlsAcceptor, rustls::Error> {
     tls_acceptor_for_clients(certificates, Arc::default())
 }
 
 /// TLS with a certificate whose files are read again when they change, until `stop`; clients may have certificates of
 /// these authorities.
-///
-/// # Errors
-/// There is no certificate.
 pub async fn reloading_tls(
     certificate: &CertificateSource,
     authorities: Arc<ClientAuthorities>,
@@ -36,9 +30,6 @@ pub async fn reloading_tls(
 }
 
 /// As [`tls_acceptor`]; clients may have certificates of these authorities.
-///
-/// # Errors
-/// TLS refuses the configuration.
 fn tls_acceptor_for_clients(
     certificates: Arc<Certificates>,
     authorities: Arc<ClientAuthorities>,

@@ -34,9 +34,6 @@ pub struct Dump {
 }
 
 /// Writes a `List` of namespaces, nodes, and pods that run on them in turn; one object is held at a time.
-///
-/// # Errors
-/// `out` cannot be written.
 pub fn write(out: &mut impl Write, dump: &Dump) -> io::Result<()> {
     out.write_all(b"{\n    \"apiVersion\": \"v1\",\n    \"items\": [\n        ")?;
     let mut first = true;

@@ -18,9 +18,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sends a request: a patch is a merge patch, and `null` is no body.
-///
-/// # Errors
-/// The request failed, or the answer is not JSON.
 pub async fn send(
     client: &kube::Client,
     method: Method,

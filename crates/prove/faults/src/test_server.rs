@@ -26,7 +26,6 @@ pub const NODES: &str = "/api/v1/nodes";
 /// Its requests panic unless the server accepts them; [`TestServer::send`] and [`TestServer::patch_as`] do not.
 pub struct TestServer {
     server: Arc<InProcessServer>,
-    /// A client of the administrator.
     pub client: kube::Client,
     stop: CancellationToken,
     _stop: DropGuard,
@@ -52,7 +51,6 @@ impl TestServer {
         transport(self.server.clone(), self.server.admin_token())
     }
 
-    /// The tokens of all nodes by their names.
     pub fn node_tokens(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + use<> {
         let server = self.server.clone();
         move |name| Some(server.node_token(name))
@@ -62,7 +60,6 @@ impl TestServer {
         connect::client(transport(self.server.clone(), token)).unwrap()
     }
 
-    /// A proxy in front of the server.
     pub fn proxy(&self) -> Proxy {
         Proxy::new(self.client.clone())
     }
@@ -72,10 +69,6 @@ impl TestServer {
         self.stop.clone()
     }
 
-    /// See [`observe::send`].
-    ///
-    /// # Errors
-    /// As there.
     pub async fn send(
         &self,
         method: Method,
@@ -85,7 +78,6 @@ impl TestServer {
         observe::send(&self.client, method, path, body).await
     }
 
-    /// Creates an object in the collection at a path.
     pub async fn create(&self, path: &str, object: impl Borrow<Value>) -> Value {
         self.send(Method::POST, path, object).await.unwrap()
     }
@@ -112,9 +104,6 @@ impl TestServer {
     }
 
     /// Sends a patch of another media type.
-    ///
-    /// # Errors
-    /// As [`observe::send`].
     pub async fn patch_as(
         &self,
         media_type: &'static str,

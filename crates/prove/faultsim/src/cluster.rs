@@ -143,15 +143,7 @@ impl Cluster {
         across_nodes: bool,
         kills: Kills,
     ) -> Cluster {
-        let setup = Setup {
-            is_replicated: false,
-            has_webhook: false,
-            fails_closed: false,
-            has_devices,
-            moves: false,
-            across_nodes,
-            slow_disk: None,
-        };
+        let setup = Setup { has_devices, across_nodes, ..Setup::default() };
         let mut cluster = Cluster::start(rng, &setup, workload, Faults::only(kills, PERFECT.to_vec()));
         if has_devices {
             cluster.add_drivers(Drivers::sound());
@@ -164,15 +156,7 @@ impl Cluster {
         rng: Rng,
         user: impl FnOnce(Box<dyn Fn() -> Connection + Send>, Switches) -> Program,
     ) -> Cluster {
-        let setup = Setup {
-            is_replicated: false,
-            has_webhook: false,
-            fails_closed: false,
-            has_devices: false,
-            moves: false,
-            across_nodes: false,
-            slow_disk: None,
-        };
+        let setup = Setup::default();
         let (network, server) = (Network::new(Faults::default()), Server::default());
         let switches = Switches::default();
         let connection = |client: HostId| admin(&network, client, &server);

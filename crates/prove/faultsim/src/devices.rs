@@ -36,7 +36,6 @@ enum Phase {
     Stands,
 }
 
-/// The drivers of all nodes.
 #[derive(Clone, Debug)]
 pub struct Drivers {
     /// Devices of a node that each driver publishes.

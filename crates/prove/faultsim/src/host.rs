@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 
 use crate::platform;
 
-/// The index of a host.
 pub type HostId = usize;
 
 /// What a host does from its start.

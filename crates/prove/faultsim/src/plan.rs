@@ -342,7 +342,6 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Trouble::Crash(_) => "crash",

@@ -46,7 +46,7 @@ const SECRET: [u8; 32] = [7; 32];
 pub type Server = Arc<Mutex<Option<Arc<InProcessServer>>>>;
 
 /// What a seed has chosen besides faults and workload.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// Two schedulers and two enforcers with leader election, or one of each without.
     pub is_replicated: bool,

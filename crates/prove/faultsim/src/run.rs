@@ -51,7 +51,6 @@ pub struct RunReport {
     pub n_writes: u64,
     /// How often each fault occurred.
     pub faults: BTreeMap<String, u64>,
-    /// What is wrong.
     pub findings: Vec<String>,
 }
 

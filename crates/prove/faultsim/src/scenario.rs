@@ -21,7 +21,6 @@ const END: Duration = Duration::from_secs(20);
 
 /// What happens, who is killed, and what must come of it.
 pub struct Scenario {
-    /// Its name in commands.
     pub name: &'static str,
     killed: HostId,
     workload: fn(&mut Workload),

@@ -97,7 +97,6 @@ impl Workload {
         kubelets.flat_map(|(prefix, n)| (1..=n).map(move |i| format!("{prefix}{i}"))).collect()
     }
 
-    /// The priority classes.
     pub fn classes(&mut self) {
         for (name, value) in [("low", 10), ("high", 1000)] {
             let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",

@@ -145,9 +145,6 @@ impl LiveCluster {
     }
 
     /// A client without a credential, for requests of other users.
-    ///
-    /// # Errors
-    /// The configuration cannot be used.
     pub async fn anonymous_client(&self) -> Result<kube::Client, LiveError> {
         Ok(connect::client(Connection::from(self.0.config().await?).anonymous())?)
     }

@@ -5,8 +5,6 @@
 
 mod cluster;
 mod commands;
-#[cfg(test)]
-mod documentation;
 mod error;
 mod installation;
 mod live;
@@ -17,6 +15,8 @@ mod recordings;
 mod render;
 mod report;
 mod summary;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 

@@ -3,11 +3,14 @@
 use std::io::{self, Write};
 
 use anstream::StripStream;
+use berth_console::report::Report;
 use berth_console::reports;
 use berth_terminal::output::{json, text, yaml};
 use berth_terminal::wrap::Wrapped;
 use clap::ValueEnum;
 use serde::Serialize;
+
+use crate::render::report::write as write_text;
 
 /// `-o` of commands whose report has pictures.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -35,9 +38,6 @@ pub enum PictureFormat {
 impl PictureOutputArgs {
     /// Writes `report` in the requested format; `table` writes its text form, `draw` gives its picture, or all of them as parts of
     /// a page.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
     pub fn write(
         self,
         out: &mut impl Write,
@@ -52,6 +52,22 @@ impl PictureOutputArgs {
             PictureFormat::Yaml => yaml(out, report),
             PictureFormat::Svg => out.write_all(draw(false).concat().as_bytes()),
             PictureFormat::Html => page(out, title, &draw(true), table),
+        }
+    }
+}
+
+impl PictureOutputArgs {
+    /// As [`PictureOutputArgs::write`], for a report that is one value.
+    pub fn write_report(
+        self,
+        out: &mut impl Write,
+        json: &impl Serialize,
+        (title, report): (&str, &Report),
+        draw: impl FnOnce(bool) -> Vec<String>,
+    ) -> io::Result<()> {
+        match self.format {
+            PictureFormat::Html => out.write_all(reports::page_of(title, &draw(true), report).as_bytes()),
+            _ => self.write(out, json, title, |mut out| write_text(&mut out, report), draw),
         }
     }
 }
@@ -78,30 +94,24 @@ enum ReportFormat {
 }
 
 impl ReportOutputArgs {
-    /// Writes `report` in the requested format; `table` writes its text form.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
     pub fn write(
         self,
         out: &mut impl Write,
-        report: &impl Serialize,
+        json: &impl Serialize,
         title: &str,
-        table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+        report: &Report,
     ) -> io::Result<()> {
-        match self.format {
-            ReportFormat::Table => text(out, |out| table(out)),
-            ReportFormat::Json => json(out, report),
-            ReportFormat::Yaml => yaml(out, report),
-            ReportFormat::Html => page(out, title, &[], table),
-        }
+        let format = match self.format {
+            ReportFormat::Table => PictureFormat::Table,
+            ReportFormat::Json => PictureFormat::Json,
+            ReportFormat::Yaml => PictureFormat::Yaml,
+            ReportFormat::Html => PictureFormat::Html,
+        };
+        PictureOutputArgs { format }.write_report(out, json, (title, report), |_| Vec::new())
     }
 }
 
 /// Writes one self-contained page: pictures, and the report as text.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn page(
     out: &mut impl Write,
     title: &str,

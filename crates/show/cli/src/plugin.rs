@@ -89,9 +89,6 @@ pub fn with_default_cluster(command: &Command, mut words: Vec<OsString>) -> Vec<
 }
 
 /// Prints the candidates for the last word, in the form that kubectl reads: one a line, then what the shell does with them.
-///
-/// # Errors
-/// Standard output cannot be written.
 pub fn complete(command: &Command, words: &[String]) -> io::Result<()> {
     let (candidates, directive) = candidates(command, words);
     let mut out = output::stdout();

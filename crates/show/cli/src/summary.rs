@@ -18,7 +18,7 @@ fn is_zero(n: &usize) -> bool {
 }
 
 /// Counts of pods.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     pub n_nodes: usize,
@@ -43,7 +43,7 @@ pub struct Summary {
     pub workloads: Vec<WorkloadSummary>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadSummary {
     pub namespace: String,
@@ -81,6 +81,11 @@ pub struct Failure {
 }
 
 impl WorkloadSummary {
+    pub fn new(namespace: &str, workload: Option<&str>) -> WorkloadSummary {
+        let workload = workload.map(str::to_owned);
+        WorkloadSummary { namespace: namespace.to_owned(), workload, ..WorkloadSummary::default() }
+    }
+
     /// Counts a pod on a node of this domain.
     pub fn count_in(&mut self, domain: Option<&str>) {
         match domain {
@@ -94,56 +99,25 @@ impl Summary {
     pub fn of(simulation: &Simulation, topology_key: &str) -> Summary {
         let mut summary = Summary {
             n_nodes: simulation.n_nodes(),
-            n_running: 0,
-            n_orphaned: 0,
-            n_placed: 0,
-            n_unplaced: 0,
-            n_rejected: 0,
-            n_waiting: 0,
-            n_not_created: 0,
             topology_key: topology_key.to_owned(),
             domains: simulation.domains(topology_key),
-            workloads: Vec::new(),
-        };
-        let without_pods = |namespace: &str, workload: Option<&str>| WorkloadSummary {
-            namespace: namespace.to_owned(),
-            workload: workload.map(str::to_owned),
-            n_pods: 0,
-            n_unplaced: 0,
-            n_rejected: 0,
-            n_waiting: 0,
-            n_not_created: 0,
-            by_domain: BTreeMap::new(),
-            n_without_domain: 0,
+            ..Summary::default()
         };
         let mut workloads = BTreeMap::new();
         for (namespace, workload) in simulation.workloads() {
             let key = (namespace.as_str(), Some(workload.as_str()));
-            workloads.insert(key, without_pods(key.0, key.1));
+            workloads.insert(key, WorkloadSummary::new(key.0, key.1));
         }
         for pod in simulation.pods() {
             let key = (pod.pod.metadata.namespace.as_str(), pod.workload.as_deref());
-            let workload = workloads.entry(key).or_insert_with(|| without_pods(key.0, key.1));
+            let workload = workloads.entry(key).or_insert_with(|| WorkloadSummary::new(key.0, key.1));
             workload.n_pods += 1;
             match (pod.node(), pod.was_running) {
                 (Some(node), _) if !simulation.has_node(node) => summary.n_orphaned += 1,
                 (Some(_), true) => summary.n_running += 1,
                 (Some(_), false) => summary.n_placed += 1,
                 (None, _) => {
-                    let (of_all, of_workload) = match pod.unadmitted.as_ref().map(|why| why.counted_as()) {
-                        None => (&mut summary.n_unplaced, &mut workload.n_unplaced),
-                        Some(UnadmittedState::Rejected) => {
-                            (&mut summary.n_rejected, &mut workload.n_rejected)
-                        }
-                        Some(UnadmittedState::Waiting | UnadmittedState::Unbound) => {
-                            (&mut summary.n_waiting, &mut workload.n_waiting)
-                        }
-                        Some(UnadmittedState::NotCreated) => {
-                            (&mut summary.n_not_created, &mut workload.n_not_created)
-                        }
-                    };
-                    *of_all += 1;
-                    *of_workload += 1;
+                    summary.count_not_running(workload, pod.unadmitted.as_ref().map(|why| why.counted_as()));
                 }
             }
             if let Some(node) = pod.node() {
@@ -152,6 +126,20 @@ impl Summary {
         }
         summary.workloads = workloads.into_values().collect();
         summary
+    }
+
+    /// Counts a pod of this workload that does not run, and why; without a reason, a scheduler found no node for it.
+    pub fn count_not_running(&mut self, workload: &mut WorkloadSummary, why: Option<UnadmittedState>) {
+        let (of_all, of_workload) = match why {
+            None => (&mut self.n_unplaced, &mut workload.n_unplaced),
+            Some(UnadmittedState::Rejected) => (&mut self.n_rejected, &mut workload.n_rejected),
+            Some(UnadmittedState::Waiting | UnadmittedState::Unbound) => {
+                (&mut self.n_waiting, &mut workload.n_waiting)
+            }
+            Some(UnadmittedState::NotCreated) => (&mut self.n_not_created, &mut workload.n_not_created),
+        };
+        *of_all += 1;
+        *of_workload += 1;
     }
 
     /// Number of pods that do not run.

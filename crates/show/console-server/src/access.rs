@@ -21,9 +21,6 @@ pub struct AccessToken(String);
 
 impl AccessToken {
     /// A new token of 256 random bits.
-    ///
-    /// # Errors
-    /// The operating system provides no random numbers.
     pub fn random() -> Result<AccessToken, RandomnessError> {
         let mut secret = [0; 32];
         SystemRandom::new().fill(&mut secret).map_err(|_| RandomnessError)?;

@@ -58,9 +58,6 @@ pub struct Changes {
 
 impl Changes {
     /// With a new key.
-    ///
-    /// # Errors
-    /// The operating system provides no random numbers.
     pub fn new(write: WriteFn, retries: EvictionRetries) -> Result<Changes, RandomnessError> {
         let key =
             hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map_err(|_| RandomnessError)?;

@@ -104,9 +104,6 @@ pub struct Bound {
 
 impl Bound {
     /// Listens on the address of the options: a caller learns whether it can be used before other work begins.
-    ///
-    /// # Errors
-    /// The address cannot be used.
     pub async fn new(options: ServerOptions) -> Result<Bound, StartError> {
         if options.certificate.is_none() && !options.address.ip().is_loopback() {
             return Err(StartError::NotLoopback(options.address));
@@ -129,9 +126,6 @@ pub fn start(
 }
 
 /// The same at an address on which the process listens already.
-///
-/// # Errors
-/// There is no certificate.
 pub fn start_at(
     console: Arc<Console>,
     bound: Bound,

@@ -25,12 +25,10 @@ pub struct ClusterEvent {
     /// The namespace of the object; empty for a cluster-scoped one.
     pub namespace: String,
     pub name: String,
-    /// The component that reports it.
     pub component: String,
 }
 
 impl ClusterEvent {
-    /// Reads a `v1` Event.
     pub fn read(event: &Value) -> ClusterEvent {
         let text = |path: &str| event.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let first = |paths: &[&str]| {

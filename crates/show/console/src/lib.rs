@@ -18,11 +18,12 @@ mod pending_groups;
 pub mod pictures;
 mod places;
 mod pod_table;
-#[cfg(test)]
-mod random_updates;
+pub mod report;
 pub mod reports;
 mod request;
 mod state;
+#[cfg(test)]
+mod tests;
 mod update;
 mod verdicts;
 mod workloads;

@@ -22,7 +22,6 @@ pub(crate) struct Place<'a> {
     scarcest: OnceCell<Option<(&'a str, usize)>>,
 }
 
-/// The nodes by name.
 pub(crate) fn places<'a>(overview: Overview<'a>, by_node: &'a ByNode<'_>) -> Vec<Place<'a>> {
     overview
         .pods

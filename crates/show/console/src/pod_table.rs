@@ -128,13 +128,11 @@ impl PodTable {
         self.positions(|row| row.workload == NONE)
     }
 
-    /// The positions of the pods of a workload.
     pub(crate) fn of_workload(&self, name: &WorkloadName) -> impl Iterator<Item = usize> {
         let wanted = self.workloads.numbers.get(name).copied();
         self.positions(move |row| Some(row.workload) == wanted)
     }
 
-    /// The positions of the pods on a node.
     pub(crate) fn on_node(&self, name: &str) -> impl Iterator<Item = usize> {
         let wanted = self.nodes.numbers.get(name).copied();
         self.positions(move |row| Some(row.node) == wanted)

@@ -14,6 +14,7 @@ use crate::components::map::map;
 use crate::overview::Overview;
 use crate::pages::STYLE;
 use crate::pictures::{self, ColorBy, View};
+use crate::report::Report;
 
 /// The topology. `broken` are the violated rules of running pods.
 pub fn topology(simulation: &Simulation, broken: &[Violation], color_by: ColorBy<'_>) -> String {
@@ -54,16 +55,23 @@ pub use lint::lint;
 
 /// The page: parts, each a picture or HTML with an optional `<figcaption>` before it, and the report as text.
 pub fn page(title: &str, parts: &[String], text: &str) -> String {
-    let content = html! {
+    document(title, &html! { (figures(parts)) section.card { h2 { "Report" } pre { (text) } } })
+}
+
+fn figures(parts: &[String]) -> Markup {
+    html! {
         @for part in parts {
             (PreEscaped("<figure>\n"))
             @let (before, after) = berth_picture::without_style(part);
             (PreEscaped(before)) (PreEscaped(after))
             (PreEscaped("</figure>"))
         }
-        section.card { h2 { "Report" } pre { (text) } }
-    };
-    document(title, &content)
+    }
+}
+
+/// The page of a report: the verdict, parts, each a picture or HTML with an optional `<figcaption>` before it, and what there is more to say.
+pub fn page_of(title: &str, parts: &[String], report: &Report) -> String {
+    document(title, &html! { (report.verdict_card(false)) (figures(parts)) (report.cards(false)) })
 }
 
 /// A file with a title and what is below it.

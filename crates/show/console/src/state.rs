@@ -62,9 +62,6 @@ pub struct State {
 
 impl State {
     /// The cluster of an inventory, as [`Simulation::as_is`] shows it.
-    ///
-    /// # Errors
-    /// As [`Simulation::new`].
     pub fn new(
         name: impl Into<String>,
         inventory: Inventory,
@@ -103,9 +100,6 @@ impl State {
     }
 
     /// A cluster that changes, without objects yet: [`State::apply`] adds them.
-    ///
-    /// # Errors
-    /// As [`Simulation::new`].
     pub fn live(name: impl Into<String>, options: SimulationOptions) -> Result<State, SimulationError> {
         let options = SimulationOptions { simulated_nodes: None, ..options };
         // The linter reads the texts of objects; those of pods would be too many.
@@ -242,7 +236,6 @@ impl State {
         }
     }
 
-    /// The names of the objects of a kind.
     fn names(&self, kind: Kind) -> Vec<NamespacedName> {
         match kind {
             Kind::Node => self.simulation.nodes().map(|node| node.metadata.namespaced_name()).collect(),
@@ -279,9 +272,6 @@ impl State {
     }
 
     /// Builds the state again from its objects.
-    ///
-    /// # Errors
-    /// As [`Simulation::new`].
     pub fn rebuild(&mut self) -> Result<(), SimulationError> {
         let (mut inventory, options) = self.objects();
         let mut rebuilt = if self.is_live {

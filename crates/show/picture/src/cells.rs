@@ -30,7 +30,6 @@ pub struct CellMap {
     pub legend: Vec<Key>,
     /// From top to bottom.
     pub domains: Vec<Domain>,
-    /// What is in no cell.
     pub outside: Option<Outside>,
     /// Lines below the map.
     pub notes: Vec<String>,

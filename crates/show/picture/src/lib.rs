@@ -19,7 +19,6 @@ pub mod upset;
 /// Of a picture without links.
 const ROLE: &str = "role=\"img\"";
 const MARGIN: usize = 16;
-/// Height of the heading.
 const HEADING: usize = 34;
 /// Height of a row, and of a line of notes.
 const ROW: usize = 22;
@@ -116,7 +115,6 @@ fn style_element() -> String {
 pub enum Anchor {
     /// At its left end.
     Start,
-    /// In its middle.
     Middle,
     /// At its right end.
     End,

@@ -4,7 +4,6 @@ use crate::{Anchor, Class, HEADING, MARGIN, Picture, ROW, scaled, shortened, tex
 
 /// Width of the time.
 const WIDTH: usize = 900;
-/// Height of a row.
 const HEIGHT: usize = 70;
 const MAX_NAME: usize = 200;
 

@@ -31,7 +31,6 @@ pub struct Set {
     pub name: String,
     /// Its title; begins with the name.
     pub title: String,
-    /// Number of its elements.
     pub size: usize,
 }
 

@@ -70,17 +70,11 @@ impl Input {
     /// Opens the input and decompresses gzip, which it recognizes by its first bytes.
     ///
     /// Each read calls `progress` with the number of bytes read from the file.
-    ///
-    /// # Errors
-    /// The file cannot be opened or read.
     pub fn open<'p>(&self, progress: impl FnMut(u64) + 'p) -> Result<Box<dyn Read + 'p>, OpenError> {
         Ok(Box::new(Bounded { source: self.open_unbounded(progress)?, left: max_bytes()? }))
     }
 
     /// As [`Input::open`] for input of any size, which is not kept in memory.
-    ///
-    /// # Errors
-    /// As [`Input::open`].
     pub fn open_unbounded<'p>(
         &self,
         progress: impl FnMut(u64) + 'p,

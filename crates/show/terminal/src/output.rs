@@ -4,7 +4,8 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
+pub use anstyle::Style;
 use berth_api::syntax::shell::quoted;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -33,9 +34,6 @@ pub enum Format {
 
 impl OutputArgs {
     /// Writes `report` in the requested format; `table` writes its text form.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
     pub fn write<W: Write>(
         self,
         out: &mut W,
@@ -86,9 +84,6 @@ pub fn width() -> Option<usize> {
 }
 
 /// Writes text for people: lines are wrapped between words.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn text<W: Write>(
     out: &mut W,
     write: impl FnOnce(&mut Wrapped<&mut W>) -> io::Result<()>,
@@ -104,9 +99,6 @@ pub fn stdout() -> impl Write {
 }
 
 /// Prints the shell command that selects this kubeconfig for kubectl.
-///
-/// # Errors
-/// Standard output cannot be written.
 pub fn kubeconfig_line(path: &Path) -> io::Result<()> {
     let mut out = stdout();
     writeln!(out, "export KUBECONFIG={}", quoted(&path.display().to_string()))?;
@@ -114,18 +106,12 @@ pub fn kubeconfig_line(path: &Path) -> io::Result<()> {
 }
 
 /// Writes a value as indented JSON with a line end.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, value)?;
     writeln!(out)
 }
 
 /// Writes a value as YAML.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn yaml(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     // A line of a literal block would be one of the log that shows it.
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };

@@ -36,9 +36,6 @@ pub fn arguments<T: FromArgMatches>(command: Command) -> Result<T, ExitCode> {
 }
 
 /// The same of other arguments; the first one is the name of the program.
-///
-/// # Errors
-/// As [`arguments`].
 pub fn parsed<T: FromArgMatches>(mut command: Command, words: Vec<OsString>) -> Result<T, ExitCode> {
     let mut parse = |words: &[OsString]| {
         let matches = command.try_get_matches_from_mut(words);

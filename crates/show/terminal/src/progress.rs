@@ -27,10 +27,6 @@ pub fn of_domains() -> ProgressBar {
     bar(0, "{bar:40} {human_pos}/{human_len} domains removed, {elapsed}")
 }
 
-pub fn of_rounds(n_rounds: u64) -> ProgressBar {
-    bar(n_rounds, "{bar:40} {pos}/{len} rounds, {elapsed}")
-}
-
 pub fn of_steps(n_steps: u64) -> ProgressBar {
     bar(n_steps, "{bar:40} {human_pos}/{human_len} objects created and pods bound, {elapsed}")
 }

@@ -120,7 +120,6 @@ impl Agent {
         self.retry_mounts(pods);
     }
 
-    /// A claim, or the volume of a claim, has changed.
     pub(super) fn claim_changed(&mut self, claim: &NamespacedName) {
         self.retry_mounts(self.pending_mounts.of_claim(claim));
     }

@@ -161,7 +161,6 @@ impl Agent {
         self.pod_changed(id, pod);
     }
 
-    /// A pod of the agent may have changed.
     fn pod_changed(&mut self, id: PodId, pod: &PodView) {
         let is_deleted = pod.metadata.deletion_timestamp.is_some();
         if pod.is_terminal() && !is_deleted {

@@ -34,7 +34,6 @@ pub(super) struct Completion {
     pub(super) result: Result<Vec<Bytes>, CallError>,
 }
 
-/// The variant of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     /// The only variant of the job.

@@ -27,9 +27,7 @@ pub(super) enum NodeState {
     Registering,
     /// In the API, sending heartbeats.
     Running,
-    /// Stopped by a command.
     Stopped,
-    /// Deleted from the API.
     Deleted,
 }
 
@@ -48,7 +46,6 @@ pub(super) struct NodeEntry {
     pub(super) status_busy: bool,
     /// Whether the first attempt to register it has not ended.
     pub(super) is_registering: bool,
-    /// Consecutive failures.
     pub(super) failures: u32,
     /// Timers of another epoch are outdated.
     pub(super) timer_epoch: u32,

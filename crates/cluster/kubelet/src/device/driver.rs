@@ -36,9 +36,6 @@ struct Driver {
 
 /// Publishes the devices of the templates until `stop`: a slice that exists stays as it is, so that users can change it, and one that is
 /// deleted comes back with its node. In the status of claims, it sets the binding conditions of allocated devices.
-///
-/// # Errors
-/// The client configuration is invalid.
 pub fn run_device_driver(
     connection: impl Into<Connection>,
     templates: Vec<DeviceTemplate>,

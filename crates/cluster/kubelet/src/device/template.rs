@@ -44,23 +44,13 @@ pub enum DeviceTemplateError {
     /// A field has a wrong type.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// A field has a wrong value.
     #[error("{object}: {field}: {why}")]
-    Field {
-        object: String,
-        /// The path of the field.
-        field: String,
-        why: String,
-    },
+    Field { object: String, field: String, why: String },
 }
 
 impl DeviceTemplate {
     pub const KIND: &str = "SimulatedDevices";
 
-    /// The template in an object.
-    ///
-    /// # Errors
-    /// A field is invalid.
     pub fn read(manifest: &Manifest) -> Result<DeviceTemplate, DeviceTemplateError> {
         let fields: Fields = decode(manifest)?;
         let invalid = |field: &str, why: String| DeviceTemplateError::Field {

@@ -40,7 +40,6 @@ berth_api::object_types! {
 berth_client::has_metadata!(NodeView);
 
 impl NodeView {
-    /// Its IPv4 `InternalIP`, if any.
     pub(crate) fn internal_ip(&self) -> Option<Ipv4Addr> {
         let addresses = self.status.as_ref()?.addresses.as_ref()?;
         addresses.iter().filter(|a| a.kind == "InternalIP").find_map(|a| a.address.parse().ok())

@@ -61,9 +61,6 @@ impl NodeTemplate {
     }
 
     /// The nodes. Their status has capacity, allocatable and images.
-    ///
-    /// # Errors
-    /// The prefix or a label is invalid.
     pub fn nodes(&self) -> Result<Vec<Node>, NodeTemplateError> {
         let prefix = &self.name_prefix;
         let is_name_char = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';

@@ -20,7 +20,6 @@ const VISIBLE_START: Duration = Duration::from_millis(500);
 /// A container that ran this long is not in a crash loop.
 const STABLE_RUN: SignedDuration = SignedDuration::from_mins(10);
 
-/// A pod on its node.
 #[derive(Clone, Debug)]
 pub(crate) struct PodLifecycle {
     pub(super) plan: Plan,
@@ -186,7 +185,6 @@ impl PodLifecycle {
         self.awaits_volumes = self.stage == Stage::Creating;
     }
 
-    /// Whether the pod waits for its volumes.
     pub(crate) fn awaits_volumes(&self) -> bool {
         self.awaits_volumes && self.stage == Stage::Creating
     }
@@ -248,7 +246,6 @@ impl PodLifecycle {
         matches!(self.stage, Stage::Stopping { .. })
     }
 
-    /// The plan that the lifecycle follows.
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }

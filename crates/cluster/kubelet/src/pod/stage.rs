@@ -14,12 +14,14 @@ pub(super) enum Stage {
     Initializing,
     /// Containers run and are not ready.
     Started,
-    /// Containers are ready.
     Ready,
     /// Containers have ended and will be restarted.
     BackOff,
     /// Containers received SIGTERM.
-    Stopping { after: Duration, exit_code: i32 },
+    Stopping {
+        after: Duration,
+        exit_code: i32,
+    },
     /// No container runs, and none will.
     Ended(Outcome),
 }

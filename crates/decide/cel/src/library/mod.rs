@@ -12,6 +12,8 @@ pub(super) mod regex;
 mod semver;
 mod sets;
 mod strings;
+#[cfg(test)]
+mod tests;
 pub(super) mod time;
 mod url;
 

@@ -92,7 +92,6 @@ pub(crate) struct NodeRef<'a> {
 }
 
 impl<'a> NodeRef<'a> {
-    /// A node as it is.
     pub(crate) fn new(id: NodeId, record: &'a NodeRecord) -> NodeRef<'a> {
         NodeRef { id, record, delta: None }
     }

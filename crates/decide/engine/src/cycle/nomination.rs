@@ -77,7 +77,6 @@ impl Nominations {
         self.by_pod.get(&(namespace, name.into())).copied()
     }
 
-    /// Pods nominated to a node.
     pub(crate) fn on(&self, node: Symbol) -> impl ExactSizeIterator<Item = &PreparedPod> {
         let nominations = self.by_node.get(&node).map_or(&[][..], Vec::as_slice);
         nominations.iter().map(|nomination| &nomination.pod)
@@ -162,7 +161,6 @@ impl Nominations {
 }
 
 impl NominatedPods {
-    /// Whether no pod is nominated to any node.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_node.is_none()
     }

@@ -49,7 +49,6 @@ impl<'a> RelevantMatchers<'a> {
         RelevantMatchers { counts_terminating: false, ..RelevantMatchers::new(context) }
     }
 
-    /// A node as it is.
     pub(crate) fn on(&self, id: NodeId) -> NodeWhatIf<'_> {
         let record = self.context.state.nodes.get(id);
         let n_pods = record.pods.len() as i64;

@@ -164,12 +164,10 @@ impl CycleDevices {
         Some(Arc::new(CycleDevices { requests: Some(pod.rule_set), ..resolved }))
     }
 
-    /// Whether devices have to be found.
     pub(crate) fn needs_search(&self) -> bool {
         self.problem.is_none() && !(self.rules.unallocated.is_empty() && self.rules.extended.is_empty())
     }
 
-    /// Whether a request has alternatives.
     pub(crate) fn has_alternatives(&self) -> bool {
         let has = |requested: &Requested| requested.spec.requests.iter().any(|r| r.is_prioritized);
         self.rules.score > 0 || self.rules.unallocated.iter().any(has)

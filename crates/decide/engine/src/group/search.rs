@@ -37,7 +37,6 @@ fn are_alike_and_apart(state: &State, members: &[Member]) -> bool {
         && are_equal(state, members.iter().map(|member| &member.valid))
 }
 
-/// A search in one domain.
 pub(super) struct Search<'a, 'b> {
     by: &'a mut Deciding<'b>,
     members: Vec<Member>,

@@ -29,7 +29,6 @@ pub(super) struct Found {
     pub(super) outcomes: Vec<(usize, Outcome)>,
     /// The domain of the first level, if the members share one.
     pub(super) domain: Option<Arc<str>>,
-    /// The number of domains of each level.
     n_domains: Vec<usize>,
 }
 

@@ -168,7 +168,6 @@ impl MoveTable {
         self.spread.constraints[constraint].domains(state)
     }
 
-    /// Whether a pod counts for a spread constraint.
     pub(crate) fn counts_for(&self, pod: usize, constraint: usize) -> bool {
         self.spread.counts(self.classes[self.pods[pod].class].likeness.signature, constraint)
     }

@@ -44,7 +44,6 @@ pub(super) struct Constraint {
     owners: FxHashMap<DomainId, u32>,
 }
 
-/// The hard constraints of a class.
 #[derive(Default)]
 struct Hard {
     /// The constraints, and 1 if the pods of the class count for them.
@@ -151,7 +150,6 @@ impl SpreadTable {
                 .all(|(at, self_match)| self.constraints[*at].admits(state, *self_match, from, to))
     }
 
-    /// Whether pods of a signature count for a constraint.
     pub(super) fn counts(&self, signature: SignatureId, constraint: usize) -> bool {
         self.counted.get(&signature).is_some_and(|counted| counted.contains(&constraint))
     }

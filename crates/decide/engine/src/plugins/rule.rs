@@ -192,7 +192,6 @@ pub(crate) struct TermInfo {
 
 /// A scorer, prepared for one pod.
 pub(crate) trait Scorer {
-    /// The raw score.
     fn score(&self, node: NodeRef<'_>) -> i64;
 
     /// Turns raw scores of the feasible nodes into 0 to [`MAX_NODE_SCORE`], for [`Normalization::OfScorer`].

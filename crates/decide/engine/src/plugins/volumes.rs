@@ -17,12 +17,10 @@ pub(super) fn pre_filter_by(plugin: Plugin, problem: Option<&Problem>) -> PreFil
     PreFilter::Rejected(Rejection { plugin, status, reasons: [reason.clone().into()].into_iter().collect() })
 }
 
-/// The path of a volume in the pod.
 pub(super) fn volume_path(volume: &str) -> String {
     format!("spec.volumes[{volume}]")
 }
 
-/// The path of the volume with a claim.
 pub(super) fn claim_path(pod: &PodVolumes, key: &ClaimKey) -> String {
     let used = pod.claims.iter().find(|used| used.key == *key);
     used.map_or_else(|| "spec.volumes".to_owned(), |used| volume_path(&used.volume))

@@ -67,7 +67,6 @@ impl Relation {
     }
 }
 
-/// The bit of a rule.
 pub(super) fn bit(position: usize) -> u64 {
     1 << position.min(63)
 }

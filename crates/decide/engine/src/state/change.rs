@@ -90,7 +90,6 @@ impl NodeParts {
     }
 }
 
-/// A pod on a node.
 #[derive(Clone, Debug)]
 pub(crate) struct PodAt {
     pub(crate) rule_set: RuleSetId,

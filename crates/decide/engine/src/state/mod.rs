@@ -181,7 +181,6 @@ impl State {
         self.symbols.text(self.nodes.get(node).name)
     }
 
-    /// Number of entries in each table.
     pub(crate) fn table_sizes(&self) -> BTreeMap<&'static str, usize> {
         let matchers = || self.matchers.table.iter().map(|(_, matcher)| matcher);
         let mut sizes = self.volumes.table_sizes();

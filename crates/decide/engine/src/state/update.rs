@@ -354,7 +354,6 @@ impl State {
         self.release(Held::RuleSet(record.rule_set));
     }
 
-    /// Removes a pod, if it is there.
     pub(crate) fn remove_pod(&mut self, namespace: &str, name: &str) {
         if let Some(id) = self.find_pod(namespace, name) {
             self.remove_record(id);

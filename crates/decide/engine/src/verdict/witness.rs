@@ -116,7 +116,6 @@ impl State {
         (self.name_some(pods.into_iter()), terms)
     }
 
-    /// The pods in a domain.
     pub(crate) fn pods_in(&self, of: DomainOf) -> impl Iterator<Item = (PodId, &PodRecord)> {
         let DomainOf { topology, domain, node } = of;
         // Where each domain is one node, there is no need to look for others.

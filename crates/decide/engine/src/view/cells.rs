@@ -203,12 +203,10 @@ impl Cells {
         }
     }
 
-    /// Whether a node is in any bucket.
     pub(super) fn holds(&self, node: NodeId) -> bool {
         self.bucket_of.get(node.0 as usize).is_some_and(|bucket| *bucket != NONE)
     }
 
-    /// The highest sum in a group.
     pub(super) fn best_sum(&self, cell: usize, group: usize) -> i64 {
         self.all[cell].groups[group].buckets.last_key_value().map_or(0, |(sum, _)| *sum)
     }

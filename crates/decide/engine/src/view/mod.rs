@@ -183,7 +183,6 @@ impl Views {
         best
     }
 
-    /// The id of these rules, a new one if no view has them.
     fn rules_id(&mut self, rules: &ObjectRules) -> ObjectRulesId {
         self.object_rules.get(rules).copied().unwrap_or_else(|| {
             self.last_rules += 1;

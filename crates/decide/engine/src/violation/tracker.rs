@@ -26,11 +26,9 @@ type PodName = (Box<str>, Box<str>);
 pub(crate) struct ViolationTracker {
     /// Pods with a rule between pods required during execution, by what it asks and the domain they are in.
     owners: FxHashMap<Place, FxHashSet<PodId>>,
-    /// The places of each of them.
     places_of: FxHashMap<PodId, SmallVec<[Place; 2]>>,
     /// How many entries of `owners` a matcher has.
     n_owned: FxHashMap<MatcherId, u32>,
-    /// Pods to be evaluated.
     pods: FxHashSet<PodId>,
     /// Places where owners are to be evaluated.
     places: FxHashSet<Place>,
@@ -45,7 +43,6 @@ pub(crate) struct ViolationTracker {
 struct BrokenPod {
     name: PodName,
     rules: SmallVec<[RuleAt; 2]>,
-    /// Their paths.
     paths: BTreeSet<String>,
 }
 

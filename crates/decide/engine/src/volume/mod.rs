@@ -64,7 +64,6 @@ pub(crate) struct VolumeRules {
 /// A driver, the in-tree plugin whose volumes it attaches (if so), and the number of volumes.
 pub(crate) type AttachRule = (Arc<str>, Option<InTreePlugin>, i64);
 
-/// What a bound volume requires.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum BoundRule {
     Missing,

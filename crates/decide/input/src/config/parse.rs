@@ -23,18 +23,12 @@ impl SchedulerConfig {
     }
 
     /// Like [`SchedulerConfig::from_value`], with the warnings.
-    ///
-    /// # Errors
-    /// As [`SchedulerConfig::from_value`].
     pub fn read(value: &Value) -> Result<(SchedulerConfig, Vec<ConfigMessage>), ConfigErrors> {
         SchedulerConfig::read_with(value, true, FeatureGates::default())
     }
 
     /// The same; without `extensions`, arguments that kube-scheduler does not have are errors, and so are arguments of features
     /// that are off.
-    ///
-    /// # Errors
-    /// As [`SchedulerConfig::from_value`].
     pub fn read_with(
         value: &Value,
         extensions: bool,

@@ -145,7 +145,6 @@ pub(super) struct Plugins {
 }
 
 impl Plugins {
-    /// Reads `plugins`.
     pub fn read(fields: &mut Fields<'_>) -> Plugins {
         let mut plugins = Plugins::default();
         let version = fields.findings.feature_gates.version;

@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use berth_api::read::fields::{Fields, Kind, NO_DURATION, Node};
 
-/// The settings of a scheduler process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessConfig {
     pub pod_initial_backoff: Duration,
@@ -36,9 +35,7 @@ pub struct LeaderElectionConfig {
     pub renew_deadline: Option<Duration>,
     /// Renewal interval of the lease.
     pub retry_period: Option<Duration>,
-    /// Name of the Lease.
     pub resource_name: Option<String>,
-    /// Namespace of the Lease.
     pub resource_namespace: Option<String>,
 }
 

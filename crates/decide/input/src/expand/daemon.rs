@@ -31,7 +31,6 @@ pub(super) fn add_standard_tolerations(draft: &mut PodDraft) {
 
 /// Whether a node should run a pod, and whether an existing pod may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named in the sentence above")]
 pub struct Belongs {
     pub should_run: bool,
     pub should_continue: bool,

@@ -2,7 +2,6 @@
 
 use berth_api::read::{DecodeError, SourceLocation};
 
-/// Why a workload cannot be expanded.
 #[derive(Debug, thiserror::Error)]
 pub enum ExpandError {
     /// A field of the wrong type, or with a value that the API server would reject.
@@ -10,7 +9,6 @@ pub enum ExpandError {
     Field {
         /// Where the workload was read.
         place: SourceLocation,
-        /// The field.
         error: Box<DecodeError>,
     },
     /// More pods than [`Inventory::max_pods`](crate::inventory::Inventory::max_pods).
@@ -23,13 +21,9 @@ pub enum ExpandError {
         place: SourceLocation,
         /// Kind, namespace and name.
         object: String,
-        /// Path of the field with the number.
         path: &'static str,
-        /// The number of missing pods.
         n_pods: i64,
-        /// The size of their template.
         template_kib: usize,
-        /// The limit.
         max_pods: i64,
     },
 }

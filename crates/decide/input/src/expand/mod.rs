@@ -64,7 +64,6 @@ const TEMPLATE_BYTES: usize = 8 << 10;
 /// The label with the revision of the template of StatefulSets and DaemonSets.
 const REVISION_HASH: &str = "controller-revision-hash";
 
-/// A pod that a workload creates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpandedPod {
     /// The typed view.
@@ -83,17 +82,12 @@ pub struct ExpandedPod {
 /// constraints use them for the pods it owns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerSelector {
-    /// Kind of the owner.
     pub kind: Kind,
-    /// Namespace of the owner and its pods.
     pub namespace: String,
-    /// Name of the owner.
     pub name: String,
-    /// The selector.
     pub selector: LabelSelector,
 }
 
-/// The result of the expansion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expansion {
     /// The missing pods, in input order of their workloads.
@@ -119,7 +113,6 @@ pub struct RolledOut {
     pub old: Vec<NamespacedName>,
     /// Those of a StatefulSet whose ordinals are not wanted. They are not among the deleted.
     pub surplus: Vec<NamespacedName>,
-    /// Those of the new one.
     pub new: Vec<NamespacedName>,
 }
 

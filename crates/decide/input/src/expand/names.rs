@@ -26,7 +26,6 @@ pub fn suffix(prefix: &str, number: u64) -> String {
     encode((start + number % N_SUFFIXES * STEP) % N_SUFFIXES, SUFFIX_LEN)
 }
 
-/// The ordinal of a StatefulSet's pod.
 pub(super) fn ordinal(pod: &str) -> Option<i64> {
     pod.rsplit_once('-')?.1.parse().ok()
 }

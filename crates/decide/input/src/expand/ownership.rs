@@ -52,7 +52,6 @@ impl<'a> Ownership<'a> {
         index
     }
 
-    /// The pods that a workload controls.
     pub(super) fn pods_of(&self, kind: Kind, metadata: &'a ObjectMeta) -> Vec<&'a Pod> {
         let pods = self.pods.get(&(kind, metadata.namespace.as_str(), metadata.name.as_str()));
         let is_owned = |pod: &&&Pod| owner_is(&pod.metadata, &metadata.uid);

@@ -9,9 +9,6 @@ use berth_api::read::{Kind, Manifest};
 
 impl Inventory {
     /// Sets an object as the API server has it now. Unlike with [`Inventory::add`], nothing remembers an earlier one.
-    ///
-    /// # Errors
-    /// As [`Inventory::add`].
     pub fn set(&mut self, mut manifest: Manifest) -> Result<(), InputError> {
         // It is as large as the rest of an object, and nothing here reads it.
         if let Some(metadata) = manifest.value.get_mut("metadata").and_then(|value| value.as_object_mut()) {
@@ -66,7 +63,6 @@ impl Inventory {
         true
     }
 
-    /// Removes all objects of a kind.
     pub fn remove_all(&mut self, kind: Kind) {
         match kind {
             // There can be a million.
@@ -80,7 +76,6 @@ impl Inventory {
         Arc::make_mut(&mut self.seen).retain(|(of, ..), _| *of != kind);
     }
 
-    /// Whether the inventory has an object.
     pub fn has(&self, kind: Kind, name: &NamespacedName) -> bool {
         self.seen.contains_key(&key(kind, name))
     }
@@ -92,7 +87,6 @@ impl Inventory {
         Some(&entries[position].object)
     }
 
-    /// The names of all objects, by kind.
     pub fn names(&self) -> impl Iterator<Item = (Kind, NamespacedName)> {
         self.seen.keys().map(|(kind, namespace, name)| (*kind, NamespacedName::new(namespace, name)))
     }

@@ -27,7 +27,6 @@ use berth_api::resource::{Resource, group_of};
 
 /// The objects of an input, by kind and in input order.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs, reason = "the lists are named after their kinds")]
 pub struct Inventory {
     /// Whether to keep the whole objects too, to write them back with all fields.
     pub keep_raw: bool,
@@ -94,9 +93,6 @@ impl Inventory {
     }
 
     /// The objects of a text; short for tests and small inputs.
-    ///
-    /// # Errors
-    /// As [`Inventory::read`].
     pub fn from_text(text: &str) -> Result<Self, InputError> {
         let mut inventory = Inventory::keeping_raw();
         inventory.read(text.as_bytes(), "input")?;
@@ -122,7 +118,6 @@ impl Inventory {
         self.keep_raw && (kind != Kind::Pod || self.keep_raw_pods)
     }
 
-    /// The device classes.
     pub fn device_classes(&self) -> impl Iterator<Item = &DeviceClass> {
         self.device_objects.iter().filter_map(|entry| match &entry.object {
             DeviceObject::DeviceClass(class) => Some(&**class),

@@ -19,25 +19,20 @@ pub enum InputError {
     Decode {
         /// Where the object was read.
         place: SourceLocation,
-        /// The field.
         error: Box<DecodeError>,
     },
-    /// A policy has invalid fields.
     #[error("{}", .errors.0.iter().map(|e| format!("{place}: {object}: {e}")).collect::<Vec<_>>().join("\n"))]
     Policy {
         /// Where the object was read.
         place: SourceLocation,
         /// Kind, namespace and name.
         object: String,
-        /// The fields.
         errors: ConfigErrors,
     },
-    /// An object has no name.
     #[error("{place}: {kind}: metadata.name is missing: add it")]
     Unnamed {
         /// Where the object was read.
         place: SourceLocation,
-        /// Its kind.
         kind: &'static str,
     },
     /// Two objects of the same kind, namespace and name in one input.

@@ -3,7 +3,6 @@
 mod changes;
 mod collect;
 mod entry;
-#[allow(missing_docs, reason = "variants are kinds")]
 mod workload;
 
 pub use collect::Inventory;

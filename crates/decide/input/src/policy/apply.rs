@@ -24,14 +24,11 @@ pub struct Applied {
     pub conflicts: Vec<(String, String)>,
 }
 
-/// A field of a pod with its new value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodChange {
     /// `metadata` or `spec`.
     pub section: &'static str,
-    /// The field in it.
     pub field: &'static str,
-    /// The new value.
     pub value: Value,
 }
 

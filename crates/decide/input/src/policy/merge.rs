@@ -307,7 +307,6 @@ fn is_same_term(a: &PodAffinityTerm, b: &PodAffinityTerm) -> bool {
     a.topology_key == b.topology_key && a.label_selector == b.label_selector
 }
 
-/// The requirements of all terms.
 fn all_requirements(selector: Option<&NodeSelector>) -> impl Iterator<Item = &SelectorRequirement> {
     let terms = selector.into_iter().flat_map(|selector| &selector.node_selector_terms);
     terms.flat_map(|term| term.match_expressions.iter().chain(&term.match_fields))

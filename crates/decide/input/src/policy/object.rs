@@ -24,7 +24,6 @@ pub enum Mode {
     Default,
 }
 
-/// `spec` of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlacementPolicySpec {
@@ -52,10 +51,8 @@ pub struct PlacementPolicySpec {
     /// Rules for the annotation `scheduling.berth.dev/affinity` of the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extended_affinity: Option<Shared<Affinity>>,
-    /// Spread constraints of the pods.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub topology_spread_constraints: Shared<Vec<TopologySpreadConstraint>>,
-    /// Tolerations of the pods.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Shared<Vec<Toleration>>,
 }
@@ -65,17 +62,14 @@ pub struct PlacementPolicySpec {
 pub struct PlacementPolicy {
     /// Metadata; without a namespace for a `ClusterPlacementPolicy`.
     pub metadata: ObjectMeta,
-    /// Specification.
     pub spec: PlacementPolicySpec,
 }
 
 impl PlacementPolicy {
-    /// Whether it is a `ClusterPlacementPolicy`.
     pub fn is_cluster_scoped(&self) -> bool {
         self.metadata.namespace.is_empty()
     }
 
-    /// The resource of the object.
     pub fn resource(&self) -> Resource {
         if self.is_cluster_scoped() { CLUSTER_PLACEMENT_POLICIES } else { PLACEMENT_POLICIES }
     }
@@ -85,7 +79,6 @@ impl PlacementPolicy {
         self.metadata.namespaced_name().to_string()
     }
 
-    /// Whether it selects a pod in a namespace with these labels.
     pub fn selects(&self, pod: &ObjectMeta, namespace_labels: &StringMap) -> bool {
         let of_namespace = |key: &str| match key {
             "kubernetes.io/metadata.name" => Some(pod.namespace.as_str()),

@@ -28,7 +28,6 @@ pub struct Note {
     /// The plugin, for plugins and their arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin: Option<String>,
-    /// How it is translated.
     pub effect: Effect,
     /// The flags of `berth rebalance` or the reason.
     pub text: String,
@@ -53,9 +52,7 @@ impl fmt::Display for Note {
 
 pub(super) struct Notes<'n> {
     pub(super) all: &'n mut Vec<Note>,
-    /// The profile that is read.
     pub(super) profile: Option<String>,
-    /// The plugin that is read.
     pub(super) plugin: Option<String>,
 }
 

@@ -12,7 +12,6 @@ use crate::threshold::Threshold;
 
 const EVICTOR: &str = "DefaultEvictor";
 
-/// What a profile asks for.
 pub(super) struct Profile {
     /// The goals of the plugins at each extension point.
     pub(super) deschedule: Vec<Goal>,

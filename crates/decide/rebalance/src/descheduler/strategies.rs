@@ -16,7 +16,6 @@ pub(super) enum Point {
 }
 
 impl Point {
-    /// The field of `plugins`.
     pub(super) fn field(self) -> &'static str {
         match self {
             Point::Deschedule => "deschedule",
@@ -164,7 +163,6 @@ fn topology_spread(args: &mut Fields<'_>, enabled: &Node<'_>, notes: &mut Notes<
 /// What is said of `nodeFit`.
 pub(super) const ALWAYS_FITS: &str = "a pod always moves to a node that all filters accept";
 
-/// Percentages by resource, by name.
 fn percentages(args: &mut Fields<'_>, name: &'static str) -> Option<Vec<(String, f64)>> {
     let Some(node) = args.get(name) else {
         args.findings.error(args.path_of(name), "Required value: percentages by resource, such as {cpu: 50}");

@@ -242,7 +242,6 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 }
 
-/// Whether a node is in a domain.
 fn is_in(board: &Board<'_>, node: usize, domain: Option<&TopologyPair>) -> bool {
     domain.is_some_and(|pair| board.label(node, &pair.key) == pair.value.as_deref())
 }

@@ -6,16 +6,13 @@ use serde::Serialize;
 
 use berth_api::syntax::quantity::Quantity;
 
-/// The type of a field error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ErrorType {
-    /// A value is missing.
     #[serde(rename = "FieldValueRequired")]
     Required,
     /// A value is malformed or out of bounds.
     #[serde(rename = "FieldValueInvalid")]
     Invalid,
-    /// A value is not one of the supported values.
     #[serde(rename = "FieldValueNotSupported")]
     NotSupported,
     /// A value is not allowed in these circumstances.
@@ -24,7 +21,6 @@ pub enum ErrorType {
     /// A value that must be unique is duplicated.
     #[serde(rename = "FieldValueDuplicate")]
     Duplicate,
-    /// A value is too long.
     #[serde(rename = "FieldValueTooLong")]
     TooLong,
     /// A value refers to something that does not exist.
@@ -59,10 +55,8 @@ impl ErrorType {
     }
 }
 
-/// One validation error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
-    /// The error.
     #[serde(rename = "type")]
     pub error_type: ErrorType,
     /// Path of the field, such as `spec.affinity.nodeAffinity`.
@@ -270,7 +264,6 @@ impl Errors {
         self.push(ErrorType::Invalid, path, Some(value.into()), detail.into());
     }
 
-    /// One error for each message.
     pub fn invalid_each(&mut self, path: &Path<'_>, value: &str, messages: Vec<String>) {
         for message in messages {
             self.invalid(path, value, message);

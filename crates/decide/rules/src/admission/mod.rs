@@ -32,7 +32,6 @@ use crate::merge_label_keys;
 use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_api::object::{Pod, PriorityClass, RuntimeClass};
 
-/// Inputs of admission besides the pod.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionOptions<'a> {
     /// Whether the proposals' fields and `Gt`/`Lt` in pod terms are enabled.
@@ -60,12 +59,10 @@ impl Default for AdmissionOptions<'_> {
     }
 }
 
-/// The result of a pod's creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionResult {
     /// The reason why an admission plugin forbids the pod; later steps did not run.
     pub denied: Option<String>,
-    /// Validation errors.
     pub errors: Vec<FieldError>,
     /// Warnings; they do not depend on whether the pod is valid.
     pub warnings: Vec<String>,

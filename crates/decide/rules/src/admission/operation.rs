@@ -2,15 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// An operation of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
     /// An object is created, or a subresource posted to.
     Create,
-    /// An object is changed.
     Update,
-    /// An object is deleted.
     Delete,
     /// A connection is opened (`exec` and the like).
     Connect,

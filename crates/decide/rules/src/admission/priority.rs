@@ -13,9 +13,7 @@ const PREEMPT: &str = "PreemptLowerPriority";
 pub struct Priority<'a> {
     /// The class: the default one of the cluster if none is named, and empty if there is no default.
     pub class: &'a str,
-    /// Its value.
     pub value: i32,
-    /// Its preemption policy.
     pub policy: &'a str,
 }
 

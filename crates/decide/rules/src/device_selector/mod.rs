@@ -27,9 +27,7 @@ pub struct SelectedDevice<'a> {
     pub driver: &'a str,
     /// Whether several requests can share the device.
     pub allow_multiple_allocations: bool,
-    /// Attributes by qualified name.
     pub attributes: &'a BTreeMap<String, DeviceAttribute>,
-    /// Capacities by qualified name.
     pub capacity: &'a BTreeMap<String, DeviceCapacity>,
 }
 
@@ -78,7 +76,6 @@ impl DeviceSelector {
         self.estimated_cost() > MAX_COST
     }
 
-    /// The text of the selector.
     pub fn expression(&self) -> &str {
         &self.compiled.expression
     }

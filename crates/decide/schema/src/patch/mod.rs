@@ -15,7 +15,7 @@ pub mod strategic;
 mod typed;
 
 #[cfg(test)]
-mod managed_tests;
+mod tests;
 
 /// Why a patch cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

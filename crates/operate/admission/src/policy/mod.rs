@@ -162,7 +162,6 @@ pub struct BlastRadiusLimit {
     /// Which domain of the term is taken.
     pub measure: Measure,
     pub nodes: Option<u64>,
-    /// Number of running pods.
     pub pods: Option<u64>,
 }
 
@@ -172,9 +171,7 @@ pub struct ExclusiveNodesLimit {
     /// What a pod is charged that has no node yet.
     pub charge: Measure,
     pub nodes: Option<u64>,
-    /// CPU of these nodes.
     pub cpu: Option<Quantity>,
-    /// Memory of these nodes.
     pub memory: Option<Quantity>,
 }
 
@@ -231,7 +228,6 @@ impl Policy {
         named.or_else(|| self.budgets.iter().find(|b| b.namespaces.is_empty()))
     }
 
-    /// Whether a rule changes pods.
     pub fn changes_pods(&self) -> bool {
         self.merge_match_label_keys || !self.daemon_namespaces.is_empty()
     }

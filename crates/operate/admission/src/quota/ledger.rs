@@ -20,7 +20,6 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 /// Attempts to write a ledger that others also write.
 const MAX_ATTEMPTS: usize = 50;
 
-/// The ledgers of all namespaces.
 #[derive(Default)]
 pub(crate) struct Ledgers {
     client: OnceLock<kube::Client>,

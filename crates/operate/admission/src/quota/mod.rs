@@ -233,7 +233,6 @@ impl PlacementQuota {
         (charges != self.status.charges).then(|| self.with(charges))
     }
 
-    /// The quota with other charges.
     fn with(&self, mut charges: Vec<Charge>) -> PlacementQuota {
         charges.sort_by(|a, b| (&a.pod, &a.uid).cmp(&(&b.pod, &b.uid)));
         let mut quota = self.clone();

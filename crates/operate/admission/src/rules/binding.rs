@@ -21,7 +21,6 @@ use crate::state::{GUARD_PROFILE, Hold, State, StateAccess, key};
 /// Maximum reasons in a message.
 const MAX_REASONS: usize = 4;
 
-/// The target of the binding.
 struct Binding<'a> {
     namespace: &'a str,
     name: &'a str,

@@ -25,7 +25,6 @@ pub(crate) fn check_pod<K: StateAccess>(
     Ok(())
 }
 
-/// Whether a pod has an annotation of Berth's.
 pub(crate) fn has_annotation(pod: &Pod) -> bool {
     pod.metadata.annotations.keys().any(|key| key.starts_with(ANNOTATION_PREFIX))
 }

@@ -71,9 +71,6 @@ impl Metrics {
     }
 
     /// The metrics as text.
-    ///
-    /// # Errors
-    /// They cannot be written.
     pub(super) fn text(&self, n_held: usize) -> Result<String, fmt::Error> {
         self.held.set(i64::try_from(n_held).unwrap_or(i64::MAX));
         berth_serve::health::encode(&self.registry)

@@ -56,7 +56,6 @@ impl Default for Limits {
 }
 
 impl ServerOptions {
-    /// A server at an address, with a certificate.
     pub fn new(listen: SocketAddr, certificate: CertificateSource) -> ServerOptions {
         ServerOptions {
             listen,
@@ -106,9 +105,6 @@ impl Running {
     }
 
     /// Waits until it has stopped.
-    ///
-    /// # Errors
-    /// It broke down.
     pub async fn stopped(self) -> Result<(), ServerError> {
         for task in self.tasks {
             task.await.map_err(|error| ServerError::Broken(error.to_string()))?;

@@ -230,10 +230,6 @@ pub trait StateAccess {
     /// There is no state, or it is not complete.
     fn ask<R>(&self, what: &'static str, question: impl FnOnce(&mut State) -> R) -> Result<R, ReviewError>;
 
-    /// The placement policies of the cluster.
-    ///
-    /// # Errors
-    /// They are not listed yet.
     fn placement(&self) -> Result<Arc<PolicySet>, ReviewError> {
         Ok(Arc::default())
     }

@@ -49,9 +49,7 @@ pub enum Event<T> {
 pub enum Line {
     /// Part of a list.
     Initial,
-    /// New or changed.
     Changed,
-    /// Deleted.
     Deleted,
 }
 

@@ -158,9 +158,6 @@ pub(super) fn decode(line: &[u8]) -> Result<Frame, Ended> {
 }
 
 /// The object of a line of a watch.
-///
-/// # Errors
-/// It is not the JSON of a `T`, or not there.
 pub fn read_object<T: DeserializeOwned>(line: &[u8]) -> Result<T, serde_json::Error> {
     Ok(serde_json::from_slice::<WatchObject<T>>(line)?.object)
 }

@@ -148,9 +148,6 @@ impl<'a> Pages<'a> {
     }
 
     /// As [`Pages::next`], without reading the objects: their JSON, in parts of the page's text.
-    ///
-    /// # Errors
-    /// As [`Pages::next`].
     pub async fn next_texts(&mut self) -> Result<Option<Vec<Bytes>>, ListError> {
         let Some(bytes) = self.next_bytes().await? else { return Ok(None) };
         let (metadata, texts) = split(&bytes).map_err(|source| self.invalid(source))?;
@@ -235,9 +232,6 @@ impl<'a> Pages<'a> {
 }
 
 /// Lists a resource once.
-///
-/// # Errors
-/// As [`Pages::next`].
 pub async fn list<T: DeserializeOwned>(
     client: &kube::Client,
     options: &WatchOptions,

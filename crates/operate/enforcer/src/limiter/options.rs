@@ -24,7 +24,6 @@ pub struct LimitOptions {
     /// How often a workload's pods may be evicted for the same term within `repeat_window` if each time the replacement
     /// violates it again.
     pub max_repeats: u32,
-    /// The window in which repeats are counted.
     pub repeat_window: Duration,
 }
 

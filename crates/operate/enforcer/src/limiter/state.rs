@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use super::entry::Entry;
 use super::repeat_guard::RepeatGuard;
 
-/// The state of the limiter, as it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct LimiterState {

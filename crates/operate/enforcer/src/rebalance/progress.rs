@@ -95,7 +95,6 @@ impl Progress {
         self.after.clone_from(&step.after);
     }
 
-    /// These moves are left.
     pub(crate) fn left(&mut self, rest: &[Move]) {
         self.n_left = rest.len();
         self.left = rest.iter().take(MOST_LISTED).cloned().collect();
@@ -110,7 +109,6 @@ impl Progress {
         self.doing = what.into();
     }
 
-    /// A step has ended.
     pub(crate) fn ended(&mut self, made: Move, result: StepResult, replacement: Option<String>) {
         if self.done.len() == MOST_LISTED {
             self.done.remove(0);

@@ -61,7 +61,6 @@ impl Step {
         step.is_possible(objects).then_some(step)
     }
 
-    /// Whether it is the same move.
     pub(crate) fn is_same(&self, other: &Step) -> bool {
         (&self.uid, &self.made.from, &self.made.to) == (&other.uid, &other.made.from, &other.made.to)
     }

@@ -301,7 +301,6 @@ impl Enforcer {
         rebalancer.phase = Phase::Sent(step, now);
     }
 
-    /// An eviction ended.
     pub(super) fn step_sent(&mut self, uid: &str, outcome: &EvictionOutcome, now: Instant) {
         let Some(rebalancer) = &mut self.rebalancer else { return };
         let Phase::Sent(step, _) = &rebalancer.phase else { return };

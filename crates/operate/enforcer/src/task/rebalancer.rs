@@ -79,7 +79,6 @@ impl Rebalancer {
         }
     }
 
-    /// Applies a change of the mirror.
     pub(super) fn apply(&mut self, change: &Change) {
         if Arc::make_mut(&mut self.objects).apply(change) {
             self.has_other_nodes = true;

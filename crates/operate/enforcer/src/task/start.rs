@@ -36,7 +36,6 @@ use crate::reporter::Reporter;
 use crate::status::Handle;
 use crate::violations::Violations;
 
-/// Name of the controller in events.
 const CONTROLLER: &str = "berth-enforcer";
 
 /// The settings with a profile for each of these schedulers: without one of that name, the first profile. A pod whose scheduler has no

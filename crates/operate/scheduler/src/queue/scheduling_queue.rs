@@ -101,7 +101,6 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
         self.counts
     }
 
-    /// Adds a pod that is not in the queue.
     pub(crate) fn add(&mut self, id: PodId, priority: i32, gated: bool) {
         let rank = Rank { priority, arrival: self.next_arrival() };
         let entry = Entry {
@@ -171,7 +170,6 @@ impl<G: Clone + Eq + Hash, F> Queue<G, F> {
         }
     }
 
-    /// Takes a pod out of the queue.
     pub(crate) fn remove(&mut self, id: PodId, now: Instant) {
         self.leave_place(id);
         if let Some(entry) = self.entries.remove(&id)

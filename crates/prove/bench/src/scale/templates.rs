@@ -104,7 +104,6 @@ impl Serialize for Kind {
 pub struct PodTemplate {
     /// Its rules.
     pub kind: Kind,
-    /// A pod with the name of the template.
     pub pod: Pod,
 }
 

@@ -91,7 +91,6 @@ pub(super) struct LabelNodePrepareStrategy {
     pub label_values: Vec<String>,
 }
 
-/// A label with its own value on each node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct UniqueNodeLabelStrategy {

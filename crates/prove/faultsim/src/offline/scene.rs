@@ -23,7 +23,6 @@ pub enum Step {
     EvictOneOf(String, String),
 }
 
-/// A workload of a scene.
 pub struct SceneWorkload {
     pub kind: Kind,
     pub name: NamespacedName,
@@ -151,7 +150,6 @@ impl Scene {
         self.workloads.push(SceneWorkload { kind, name: NamespacedName::new(&namespace, &name) });
     }
 
-    /// What the admission of a namespace has.
     fn admission(&mut self, rng: &mut Rng, namespace: &str) {
         let metadata = json!({"name": "limits", "namespace": namespace});
         if rng.bool() {

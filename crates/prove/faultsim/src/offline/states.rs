@@ -38,7 +38,6 @@ fn add(states: &mut States, key: Key, state: String, n: usize) {
     *states.entry(key).or_default().entry(state).or_default() += n;
 }
 
-/// The states that a simulation has.
 pub fn offline(simulation: &Simulation, lost: &BTreeSet<String>) -> States {
     let mut states = States::new();
     // Simulations do not say what deletes pods that have ended.

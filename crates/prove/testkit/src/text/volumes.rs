@@ -235,7 +235,6 @@ fn attachment(line: &str) -> VolumeAttachment {
     attachment
 }
 
-/// A volume of a pod, if the word is one.
 pub fn pod_volume(word: &str, number: usize) -> Option<Volume> {
     let (kind, value) = word.split_once(':')?;
     let (value, read_only) = value.strip_suffix(":ro").map_or((value, false), |value| (value, true));

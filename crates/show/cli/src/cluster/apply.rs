@@ -9,9 +9,6 @@ use berth_input::policy::{PlacementPolicy, PolicySet};
 use kube::Client;
 
 /// As [`apply`], with placement policies and namespaces first; pods are created when `admission` has seen the policies.
-///
-/// # Errors
-/// As [`apply`].
 pub async fn apply_after_policies(
     client: &Client,
     manifests: Vec<Manifest>,

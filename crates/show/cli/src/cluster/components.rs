@@ -63,9 +63,6 @@ impl Components {
     }
 
     /// Runs until `stop` or until a component ends, and then stops all components.
-    ///
-    /// # Errors
-    /// As [`Components::failed`].
     pub async fn run_until(mut self, stop: &CancellationToken) -> Result<(), ComponentError> {
         let ended = stop.run_until_cancelled(self.failed()).await;
         self.stop().await;

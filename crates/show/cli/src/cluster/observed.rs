@@ -24,7 +24,6 @@ pub enum Stage {
     Bound,
     Running,
     Succeeded,
-    /// Its node rejected it.
     Rejected,
     Failed,
     Terminating,
@@ -45,7 +44,6 @@ impl Stage {
         }
     }
 
-    /// Name in summaries.
     pub fn name(self) -> &'static str {
         match self {
             Stage::New => "new",

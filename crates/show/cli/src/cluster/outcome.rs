@@ -39,16 +39,9 @@ impl Outcome {
             rows: Vec::new(),
             summary: Summary {
                 n_nodes: nodes.len(),
-                n_running: 0,
-                n_orphaned: 0,
-                n_placed: 0,
-                n_unplaced: 0,
-                n_rejected: 0,
-                n_waiting: 0,
-                n_not_created: 0,
                 topology_key: topology_key.to_owned(),
                 domains: nodes.keys().filter_map(|n| domain_of(n)).collect::<BTreeSet<_>>(),
-                workloads: Vec::new(),
+                ..Summary::default()
             },
             failures: Vec::new(),
             not_running: Vec::new(),
@@ -86,16 +79,7 @@ impl Outcome {
             }
             let ran = ran.contains(&pod.metadata.namespaced_name());
             if let Some(why) = why {
-                let totals = &mut outcome.summary;
-                let (of_all, of_workload) = match why.counted_as() {
-                    UnadmittedState::Rejected => (&mut totals.n_rejected, &mut summary.n_rejected),
-                    UnadmittedState::Waiting | UnadmittedState::Unbound => {
-                        (&mut totals.n_waiting, &mut summary.n_waiting)
-                    }
-                    UnadmittedState::NotCreated => (&mut totals.n_not_created, &mut summary.n_not_created),
-                };
-                *of_all += 1;
-                *of_workload += 1;
+                outcome.summary.count_not_running(summary, Some(why.counted_as()));
                 not_running.push((pod.metadata.namespaced_name(), row.workload.clone(), why));
                 outcome.rows.push(row);
                 continue;
@@ -105,8 +89,7 @@ impl Outcome {
                 (Some(_), true) => outcome.summary.n_running += 1,
                 (Some(_), false) => outcome.summary.n_placed += 1,
                 (None, _) => {
-                    outcome.summary.n_unplaced += 1;
-                    summary.n_unplaced += 1;
+                    outcome.summary.count_not_running(summary, None);
                     outcome.add_failure(pod, &row);
                 }
             }
@@ -130,8 +113,7 @@ impl Outcome {
                 let why = Unadmitted { state, node: String::new(), reason: by, message };
                 not_running.push((pod, Some(name.clone()), why));
                 summary.n_pods += 1;
-                summary.n_not_created += 1;
-                outcome.summary.n_not_created += 1;
+                outcome.summary.count_not_running(summary, Some(UnadmittedState::NotCreated));
             }
         }
         outcome.not_running = NotRunning::group(not_running);
@@ -207,18 +189,8 @@ fn summary_of<'a>(
     namespace: &str,
     workload: Option<&str>,
 ) -> &'a mut WorkloadSummary {
-    let (namespace, workload) = (namespace.to_owned(), workload.map(str::to_owned));
-    by_workload.entry((namespace.clone(), workload.clone())).or_insert_with(|| WorkloadSummary {
-        namespace,
-        workload,
-        n_pods: 0,
-        n_unplaced: 0,
-        n_rejected: 0,
-        n_waiting: 0,
-        n_not_created: 0,
-        by_domain: BTreeMap::new(),
-        n_without_domain: 0,
-    })
+    let key = (namespace.to_owned(), workload.map(str::to_owned));
+    by_workload.entry(key).or_insert_with(|| WorkloadSummary::new(namespace, workload))
 }
 
 /// Workloads by uid.

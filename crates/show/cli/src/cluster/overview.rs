@@ -117,9 +117,6 @@ impl Overview {
 
     /// Waits until the cluster has settled: each pod runs, has ended, is unschedulable, or is on a node that is
     /// not ready; and no controller has pending work.
-    ///
-    /// # Errors
-    /// Listing the workloads fails.
     pub async fn until_settled<F>(
         &mut self,
         criteria: SettleCriteria<impl Fn() -> F>,
@@ -196,9 +193,6 @@ fn ticks(every: Duration) -> tokio::time::Interval {
 }
 
 /// All workloads.
-///
-/// # Errors
-/// The request fails.
 pub async fn workloads(client: &Client) -> Result<Vec<Workload>, ListError> {
     let mut workloads = Vec::new();
     for resource in WORKLOADS {

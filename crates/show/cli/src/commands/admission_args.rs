@@ -29,9 +29,6 @@ pub struct AdmissionArgs {
 impl AdmissionArgs {
     /// Sets the admission of a server that will start, and returns it. `scheduler_names` are the names of the schedulers
     /// that read Berth's annotations, besides those in the policy.
-    ///
-    /// # Errors
-    /// The policy cannot be read or is not valid.
     pub fn put_into(
         &self,
         server: &mut ServerOptions,
@@ -55,9 +52,6 @@ impl AdmissionArgs {
 }
 
 /// Follows the server's cluster for admission, and waits until the state is complete.
-///
-/// # Errors
-/// The client cannot be created.
 pub async fn follow(
     admission: Arc<AdmissionController>,
     config: kube::Config,

@@ -106,16 +106,14 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     audit.set_held(&hold_forecast);
     audit.set_delayed(&hold_forecast);
     let mut out = output::stdout();
-    let table = |mut out: &mut dyn Write| {
-        if !args.summary {
-            return audit::write(&mut out, &audit);
-        }
-        let workload = |p: &SimulatedPod| (p.pod.key(), p.workload.clone());
-        audit::write_by_workload(&mut out, &audit, &simulation.pods().iter().map(workload).collect())
+    let workload = |pod: &SimulatedPod| (pod.pod.key(), pod.workload.clone());
+    let report = match args.summary {
+        false => audit::report(&audit),
+        true => audit::by_workload(&audit, &simulation.pods().iter().map(workload).collect()),
     };
     let broken = &audit.violations;
     let draw = |all| args.picture.draw(&simulation, broken, ZONE, ColorBy::Rule, all);
-    args.output.write(&mut out, &audit, "Violated rules", table, draw)?;
+    args.output.write_report(&mut out, &audit, ("Violated rules", &report), draw)?;
     out.flush()?;
     let is_good = audit.violations.is_empty() && audit.not_running.is_empty();
     Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use berth_api::read::Kind;
 use berth_api::syntax::labels::ZONE;
+use berth_console::report::capacity as capacity_report;
 use berth_input::inventory::{Entry, Inventory};
 use berth_rebalance::{Goal, Request};
 use berth_simulate::capacity::{CapacityError, CapacityRequest, NodeType, Subject, Target, capacity};
@@ -17,7 +18,6 @@ use jiff::Timestamp;
 use super::cluster_args::{ClusterArgs, warn};
 use crate::error::CliError;
 use crate::pictures::ReportOutputArgs;
-use crate::render::capacity as render;
 
 /// Show how many more replicas fit, and how many nodes a number of replicas needs
 ///
@@ -121,8 +121,8 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
         })?;
     let mut out = output::stdout();
     let name = name_of(&subject);
-    let table = |mut out: &mut dyn Write| render::write(&mut out, &name, &found, &request);
-    args.output.write(&mut out, &found, &format!("Capacity for {name}"), table)?;
+    let report = capacity_report::report(&name, &found, &request);
+    args.output.write(&mut out, &found, &format!("Capacity for {name}"), &report)?;
     out.flush()?;
     leave_to_exit(cluster);
     let is_good = if args.target.is_some() { found.nodes_needed.is_some() } else { found.replicas > 0 };

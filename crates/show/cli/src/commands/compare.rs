@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use berth_api::feature_gates::KubernetesVersion;
+use berth_console::report::compare::report;
 use berth_simulate::compare::{Side, compare};
 use berth_simulate::what_if::topology_key;
 use berth_terminal::output;
@@ -13,7 +14,6 @@ use super::cluster_args::{ClusterArgs, warn, warn_about};
 
 use crate::error::CliError;
 use crate::pictures::ReportOutputArgs;
-use crate::render::compare as render;
 
 /// Compare the placement under two configurations or versions, in two dumps or with two sets of manifests
 ///
@@ -74,8 +74,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let mut to = side(&other, args.replace_all)?;
     let comparison = compare(&mut from, &mut to, &topology_key(&args.topology_key));
     let mut out = output::stdout();
-    let table = |mut out: &mut dyn Write| render::write(&mut out, &comparison);
-    args.output.write(&mut out, &comparison, "Comparison of placements", table)?;
+    args.output.write(&mut out, &comparison, "Comparison of placements", &report(&comparison))?;
     out.flush()?;
     Ok(if comparison.moved.is_empty() { ExitStatus::Success } else { ExitStatus::Failure })
 }

@@ -1,15 +1,15 @@
 //! `berth explain`.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 
 use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::time::rfc3339_micros;
 use berth_api::syntax::format::counted;
+use berth_console::report::{Report, explanation, line};
 use berth_console::{pictures, reports};
 use berth_simulate::PodExplanation;
 use berth_terminal::output;
-use berth_terminal::output::{BOLD, NL};
 use berth_terminal::process::{ExitStatus, leave_to_exit};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -19,7 +19,6 @@ use crate::error::CliError;
 use crate::objects::{ScopeArgs, find, find_pod, not_found};
 use crate::pictures::PictureOutputArgs;
 use crate::recordings::state_at;
-use crate::render::{explanation, explanation_summary};
 
 /// Explain why a pod is placed on its node, or on none
 ///
@@ -102,13 +101,13 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     let Explained { title, pod: explained, is_node_known, .. } =
         args.explain(&args.cluster, pod.as_deref())?;
     let mut out = output::stdout();
-    let table = |mut out: &mut dyn Write| args.write(&mut out, &explained, is_node_known);
-    args.output.write(&mut out, &explained, &title, table, |is_page| vec![picture(&explained, is_page)])?;
+    let report = args.report(&explained, is_node_known);
+    let draw = |is_page| vec![picture(&explained, is_page)];
+    args.output.write_report(&mut out, &explained, (&title, &report), draw)?;
     out.flush()?;
-    Ok(status(&explained, is_node_known))
+    Ok(status(&report))
 }
 
-/// A pod that is explained.
 struct Explained {
     /// Namespace and name.
     title: String,
@@ -157,33 +156,30 @@ impl Args {
         let (newer, lost) = self.cluster.of_version(version);
         warn(&lost);
         let both = [self.explain(&self.cluster, pod)?, self.explain(&newer, pod)?];
-        let report: BTreeMap<_, _> = both.iter().map(|of| (of.kubernetes.name(), &of.pod)).collect();
-        let table = |mut out: &mut dyn Write| {
-            for of in &both {
-                writeln!(out, "{BOLD}With Kubernetes {}{BOLD:#}{NL}", of.kubernetes)?;
-                self.write(&mut out, &of.pod, of.is_node_known)?;
-                writeln!(out)?;
-            }
-            Ok(())
-        };
+        let json: BTreeMap<_, _> = both.iter().map(|of| (of.kubernetes.name(), &of.pod)).collect();
+        let mut report = Report::default();
+        let [before, after] = both.each_ref().map(|of| {
+            let explained = self.report(&of.pod, of.is_node_known);
+            let status = status(&explained);
+            report.append(&format!("With Kubernetes {}", of.kubernetes), explained);
+            status
+        });
         let mut out = output::stdout();
         let draw = |is_page| both.iter().map(|of| picture(&of.pod, is_page)).collect();
-        self.output.write(&mut out, &report, &both[0].title, table, draw)?;
+        self.output.write_report(&mut out, &json, (&both[0].title, &report), draw)?;
         out.flush()?;
-        let [before, after] = both.each_ref().map(|of| status(&of.pod, of.is_node_known));
         Ok(if before == ExitStatus::Success { after } else { ExitStatus::Success })
     }
 
-    /// Writes the explanation: of one node with all details, otherwise as much as requested.
-    fn write(&self, out: &mut impl Write, explained: &PodExplanation, is_node_known: bool) -> io::Result<()> {
+    /// The explanation: of one node with all details, otherwise as much as requested.
+    fn report(&self, explained: &PodExplanation, is_node_known: bool) -> Report {
         match (&self.node, self.all) {
-            (None, false) => explanation_summary::write(out, explained, is_node_known),
-            (node, _) => explanation::write(out, explained, node.as_deref(), is_node_known),
+            (None, false) => explanation::summary(explained, is_node_known),
+            (node, _) => explanation::report(explained, node.as_deref(), is_node_known),
         }
     }
 }
 
-/// What a recording says of a pod.
 #[derive(Serialize)]
 struct Recorded {
     #[serde(flatten)]
@@ -221,34 +217,22 @@ fn explain_recorded(args: &Args, recording: &str, pod: Option<&str>) -> Result<E
     let explained = &recorded.explained;
     let node = explained.explanation.running_on.as_deref();
     let is_node_known = node.is_none_or(|node| replay.cluster().has_node(node));
+    let mut report = args.report(explained, is_node_known);
+    let at = rfc3339_micros(args.at.unwrap_or(replay.now()));
+    let decision = recorded.recorded.as_ref().map(|LastDecision { time, node, message }| {
+        let result = node.as_ref().map_or_else(|| message.clone(), |node| format!("placed on {node}"));
+        line![format!("Decision at {time}: {result}")]
+    });
+    report.verdict.splice(0..0, [line![format!("State at {at}")]].into_iter().chain(decision));
     let mut out = output::stdout();
-    let table = |mut out: &mut dyn Write| {
-        writeln!(out, "State at {}", rfc3339_micros(args.at.unwrap_or(replay.now())))?;
-        if let Some(LastDecision { time, node, message }) = &recorded.recorded {
-            let result = node.as_ref().map_or_else(|| message.clone(), |node| format!("placed on {node}"));
-            writeln!(out, "Decision at {time}: {result}")?;
-        }
-        writeln!(out)?;
-        args.write(&mut out, explained, is_node_known)
-    };
     let draw = |is_page| vec![picture(explained, is_page)];
-    args.output.write(&mut out, &recorded, &name.to_string(), table, draw)?;
+    args.output.write_report(&mut out, &recorded, (&name.to_string(), &report), draw)?;
     out.flush()?;
-    Ok(status(explained, is_node_known))
+    Ok(status(&report))
 }
 
-/// Whether the pod fits, or keeps its rules on its node.
-fn status(explained: &PodExplanation, is_node_known: bool) -> ExitStatus {
-    let explanation = &explained.explanation;
-    let is_good = match &explanation.running_on {
-        _ if explained.unadmitted.is_some() => false,
-        Some(_) => is_node_known && explanation.broken.is_empty(),
-        None => match &explained.group {
-            Some(group) => group.message.is_none(),
-            None => explanation.outcome.node().is_some() || explained.preemption.is_some(),
-        },
-    };
-    if is_good { ExitStatus::Success } else { ExitStatus::Failure }
+fn status(report: &Report) -> ExitStatus {
+    if report.is_good { ExitStatus::Success } else { ExitStatus::Failure }
 }
 
 fn time(text: &str) -> Result<Timestamp, String> {

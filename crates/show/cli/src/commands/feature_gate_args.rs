@@ -53,7 +53,6 @@ impl FeatureGateArgs {
         (of_version, lost)
     }
 
-    /// Whether a version is set.
     pub fn has_version(&self) -> bool {
         self.kubernetes.kubernetes.is_some()
     }

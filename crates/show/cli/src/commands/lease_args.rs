@@ -49,9 +49,6 @@ impl LeaseArgs {
     }
 
     /// As [`LeaseArgs::options`]; what no flag sets comes from a configuration file.
-    ///
-    /// # Errors
-    /// As [`LeaseArgs::options`].
     pub fn configured(
         &self,
         file: &LeaderElectionConfig,

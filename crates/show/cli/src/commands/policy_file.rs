@@ -11,9 +11,6 @@ use super::read_inputs::read_each;
 use crate::error::CliError;
 
 /// Reads a policy file; without one, the default policy.
-///
-/// # Errors
-/// The file cannot be read or is invalid.
 pub fn read(file: Option<&str>) -> Result<Policy, CliError> {
     let Some(file) = file else { return Ok(Policy::default()) };
     let one = read_one(file, policy::KIND, policy::API_VERSION)?;
@@ -21,9 +18,6 @@ pub fn read(file: Option<&str>) -> Result<Policy, CliError> {
 }
 
 /// Reads a policy of the descheduler; its priority classes are those of the inventory.
-///
-/// # Errors
-/// The file cannot be read or is invalid.
 pub fn read_descheduler_policy(file: &str, inventory: &Inventory) -> Result<Translation, CliError> {
     let one = read_one(file, descheduler::KIND, descheduler::API_VERSION)?;
     let classes: Vec<_> = inventory.priority_classes.iter().map(|entry| entry.object.clone()).collect();

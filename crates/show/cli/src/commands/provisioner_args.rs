@@ -25,9 +25,6 @@ pub struct ProvisionerArgs {
 
 impl ProvisionerArgs {
     /// Creates the storage class of the provisioner, unless none runs.
-    ///
-    /// # Errors
-    /// The API server rejects it.
     pub async fn install(&self, client: Client) -> Result<(), CallError> {
         if self.no_provisioner {
             return Ok(());

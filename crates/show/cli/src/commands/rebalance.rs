@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::ColorBy;
+use berth_console::report::rebalance::report;
 use berth_input::inventory::Inventory;
 use berth_rebalance::descheduler::{Note, Translation};
 use berth_rebalance::{Goal, Movable, Plan, Request, Threshold};
@@ -22,7 +23,6 @@ use super::policy_file;
 use crate::error::CliError;
 use crate::objects::{ScopeArgs, find};
 use crate::pictures::PictureOutputArgs;
-use crate::render::rebalance as render;
 
 /// Arguments that a policy replaces.
 const REPLACED: [&str; 10] = [
@@ -173,7 +173,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     };
     let plan = simulation.rebalance(&request, subject.as_deref());
     let mut out = output::stdout();
-    let table = |mut out: &mut dyn Write| render::write(&mut out, &plan, &request);
+    let text = report(&plan, &request.goals);
     let draw = |all: bool| {
         let before = args.draw(&mut simulation, ColorBy::Utilization, all);
         let left: BTreeSet<String> = plan.moves.iter().map(|made| made.from.clone()).collect();
@@ -191,7 +191,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         [("Before the moves", before), ("After the moves", after)].into_iter().flat_map(captioned).collect()
     };
     let report = Report { plan: &plan, notes };
-    args.output.write(&mut out, &report, "Rebalancing", table, draw)?;
+    args.output.write_report(&mut out, &report, ("Rebalancing", &text), draw)?;
     out.flush()?;
     leave_to_exit(simulation);
     let has_no_room = subject.is_some() && plan.after.get(&Goal::Defragment).is_some_and(|left| *left > 0.0);

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_console::pictures;
+use berth_console::{pictures, report::sets};
 use berth_input::inventory::Inventory;
 use berth_simulate::sets::nodes::{NodeSetComparison, NodeSets};
 use berth_simulate::sets::{SelectorRole, SelectorSets, SetComparison};
@@ -14,7 +14,8 @@ use clap::ValueEnum;
 use super::cluster_args::ClusterArgs;
 use crate::error::CliError;
 use crate::pictures::PictureOutputArgs;
-use crate::render::{node_sets, sets};
+
+const MAX_ROWS: usize = 100;
 
 /// Show how the sets of pods and of nodes that selectors describe overlap
 ///
@@ -197,8 +198,8 @@ fn compare_pods(args: &Args, inventory: Inventory) -> Result<bool, CliError> {
     let comparison = sets.compare(&pods);
 
     let mut out = output::stdout();
-    let table = |mut out: &mut dyn Write| sets::write(&mut out, &comparison);
-    args.output.write(&mut out, &comparison, "Sets of pods", table, |_| vec![pictures::sets(&comparison)])?;
+    let report = ("Sets of pods", &sets::of_pods(&comparison, MAX_ROWS));
+    args.output.write_report(&mut out, &comparison, report, |_| vec![pictures::sets(&comparison)])?;
     out.flush()?;
     let findings = if args.fail_on.is_empty() { &DEFAULT_FINDINGS[..] } else { &args.fail_on };
     Ok(findings.iter().any(|finding| finding.is_found_in(&comparison)))
@@ -211,9 +212,8 @@ fn compare_nodes(args: &Args, inventory: Inventory) -> Result<bool, CliError> {
     let comparison = sets.compare(&simulation, |namespace| is_wanted(args, namespace));
 
     let mut out = output::stdout();
-    let table = |mut out: &mut dyn Write| node_sets::write(&mut out, &comparison);
-    let picture = |_| vec![pictures::node_sets(&comparison)];
-    args.output.write(&mut out, &comparison, "Sets of nodes", table, picture)?;
+    let report = ("Sets of nodes", &sets::of_nodes(&comparison, MAX_ROWS));
+    args.output.write_report(&mut out, &comparison, report, |_| vec![pictures::node_sets(&comparison)])?;
     out.flush()?;
     Ok(args.fail_on.iter().any(|finding| finding.is_found_in_nodes(&comparison)))
 }

@@ -6,7 +6,7 @@ use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::NamespacedName;
 use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::{self, ColorBy};
-use berth_console::reports;
+use berth_console::{report, reports};
 use berth_enforcer::HoldForecast;
 use berth_input::inventory::Inventory;
 use berth_simulate::Simulation;
@@ -26,7 +26,6 @@ use super::hold_args::HoldArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
 use crate::pictures::{PictureFormat, PictureOutputArgs};
-use crate::render::{upgrade as render_upgrade, what_if as render};
 
 /// Show what happens to pods if the cluster changes
 ///
@@ -158,14 +157,18 @@ fn upgrade(args: &Args, base: Inventory, version: KubernetesVersion) -> Result<E
     upgrade.is_refused = refused.is_some();
     upgrade.configuration = refused.into_iter().collect();
     let mut out = output::stdout();
-    let table = |mut out: &mut dyn Write| render_upgrade::write(&mut out, &upgrade);
-    args.output.write(&mut out, &upgrade, "Upgrade", table, |_| Vec::new())?;
+    args.output
+        .write_report(&mut out, &upgrade, ("Upgrade", &report::upgrade::report(&upgrade)), |_| Vec::new())?;
     out.flush()?;
     Ok(if upgrade.is_harmless() { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
 /// Number of unplaced pods that repairs are looked for.
 const MAX_REPAIRED: usize = 5;
+/// Number of pods with a row each.
+const MAX_ROWS: usize = 20;
+/// Number of lost domains shown with their workloads.
+const MAX_DOMAINS: usize = 10;
 
 /// Makes the changes and shows their effect.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
@@ -241,7 +244,6 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 changed.find_repairs(MAX_REPAIRED);
             }
             let Changed { outcome, simulation, .. } = &mut changed;
-            let table = |mut out: &mut dyn Write| render::write(&mut out, outcome);
             let draw = |simulation: &mut Simulation, color_by, all| {
                 let broken = simulation.cluster().audit();
                 args.picture.draw(simulation, &broken, ZONE, color_by, all)
@@ -256,7 +258,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                 };
                 before.into_iter().zip(after).flat_map(captioned).collect()
             };
-            args.output.write(&mut out, outcome, "What if", table, draw)?;
+            let report = report::what_if::report(outcome, MAX_ROWS);
+            args.output.write_report(&mut out, outcome, ("What if", &report), draw)?;
             let judged = (outcome.is_harmless(), outcome.is_perfect());
             leave_to_exit((changed, before));
             judged
@@ -273,8 +276,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             if losses.losses.domains.is_empty() {
                 return Err(CliError::NotFound(format!("--each {key}: no node has this label")));
             }
-            let table = |mut out: &mut dyn Write| render::write_losses(&mut out, &losses);
-            args.output.write(&mut out, &losses, "Lost domains", table, |is_page| {
+            let report = report::what_if::losses(&losses, MAX_DOMAINS);
+            args.output.write_report(&mut out, &losses, ("Lost domains", &report), |is_page| {
                 let losses = &losses.losses;
                 vec![if is_page { reports::losses(losses) } else { pictures::losses(losses) }]
             })?;

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 pub use certificate::{Certificate, CertificateError};
 
-/// The namespace in the manifests.
 pub const NAMESPACE: &str = "berth-system";
 /// The Secret with the webhook's certificate.
 pub const TLS_SECRET: &str = "berth-webhook-tls";
@@ -20,7 +19,6 @@ pub const TLS_SECRET: &str = "berth-webhook-tls";
 const PLACEMENT_POLICY_FILE: &str =
     include_str!("../../../../../deploy/kustomize/components/placement-policies/crds.yaml");
 
-/// Name of the webhook for pods.
 const PODS_WEBHOOK: &str = "pods.scheduling.berth.dev";
 
 const NAMESPACE_FILE: &str = include_str!("../../../../../deploy/kustomize/base/namespace.yaml");
@@ -120,7 +118,6 @@ impl FailurePolicy {
     }
 }
 
-/// Source of the webhook's certificate.
 #[derive(Clone, Debug)]
 pub enum CertificateSource {
     /// The manifests contain a Secret with a generated certificate.
@@ -152,7 +149,6 @@ pub struct Installation {
     pub replicas: Option<u16>,
     /// Additional arguments, in this order.
     pub extra_args: Vec<ExtraArg>,
-    /// Whether to add a ServiceMonitor.
     pub service_monitor: bool,
     pub webhooks: Vec<Webhook>,
     /// The webhook's policy, as YAML.
@@ -177,9 +173,6 @@ pub enum InstallError {
 
 impl Installation {
     /// All objects, in the order in which to create them.
-    ///
-    /// # Errors
-    /// A manifest in the binary cannot be parsed.
     pub fn objects(&self) -> Result<Vec<Value>, InstallError> {
         let mut objects = read(NAMESPACE_FILE)?;
         for component in &self.components {

@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 
 use super::{ListEvent, LiveCluster, LiveError, MAX_WAITING, RESOURCES, list_all};
 
-/// A dump of a cluster.
 #[derive(Default)]
 pub struct Dump {
     /// The file: members of gzip, which readers join.

@@ -1,21 +1,14 @@
 //! Violated rules, and what the enforcer would do about them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
-use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
+use berth_console::report::{self, Report, Span, attention, bad, dim, good, line, not_running, strong};
 use berth_enforcer::{EnforcerOptions, HoldForecast, HoldPeriod, PodHold};
 use berth_engine::{Remedies, Remedy, Stays, Target, Violation, ViolationKey};
 use berth_simulate::{NotRunning, UnadmittedState};
-use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM, GOOD};
-use berth_terminal::table::{Cell, Table};
 use jiff::Timestamp;
 use serde::Serialize;
-
-use super::explanation::write_verdict;
-use super::heading::heading;
-use super::not_running;
 
 /// Number of pods named whose rules an eviction fixes.
 const MAX_FIXED: usize = 3;
@@ -56,7 +49,6 @@ pub struct HeldPod {
 pub struct Delayed {
     pub namespace: String,
     pub name: String,
-    /// The limit.
     pub reason: String,
 }
 
@@ -148,37 +140,35 @@ impl AuditSummary {
     }
 }
 
-/// Writes the report; the last line is the summary.
-pub fn write(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
+/// The violated rules by pod, each with what the enforcer would do.
+pub fn report(audit: &Audit) -> Report {
+    let mut report = Report { is_good: audit.violations.is_empty(), ..Report::default() };
+    report.verdict.push(summary(&audit.summary));
+    let part = report.part("Violated rules");
     let mut pod = None;
     for violation in &audit.violations {
-        let this = Some((&violation.namespace, &violation.name));
-        if pod != this {
-            pod = this;
-            writeln!(
-                out,
-                "{BOLD}Pod {}/{}{BOLD:#} on {}",
-                violation.namespace, violation.name, violation.node
-            )?;
+        let Violation { namespace, name, node, verdict, .. } = violation;
+        if pod.replace((namespace, name)) != Some((namespace, name)) {
+            part.line(0, line![strong(format!("Pod {namespace}/{name}")), format!(" on {node}")]);
         }
-        write_verdict(out, &violation.verdict, "  ")?;
+        let [rule, why] = report::verdict(verdict);
+        part.line(1, line!["- "].into_iter().chain(rule));
+        part.line(2, why);
         if violation.required_during_execution {
-            write_answer(out, audit, &violation.key())?;
+            for text in answers(audit, &violation.key()) {
+                part.line(3, line![bad("required during execution"), format!(": {text}")]);
+            }
         }
     }
-    write_evictions(out, audit)?;
-    if !audit.violations.is_empty() {
-        writeln!(out)?;
-    }
-    write_totals(out, audit)
+    evictions(&mut report, audit);
+    report.parts.extend(not_running::parts(&audit.not_running));
+    report
 }
 
-/// Writes the numbers of violated rules of each workload; `workloads` are those of the pods.
-pub fn write_by_workload(
-    out: &mut impl Write,
-    audit: &Audit,
-    workloads: &HashMap<String, Option<String>>,
-) -> io::Result<()> {
+/// The numbers of violated rules of each workload; `workloads` are those of the pods.
+pub fn by_workload(audit: &Audit, workloads: &HashMap<String, Option<String>>) -> Report {
+    let mut report = Report { is_good: audit.violations.is_empty(), ..Report::default() };
+    report.verdict.push(summary(&audit.summary));
     let mut counts: BTreeMap<(&str, &str, &str), (usize, usize)> = BTreeMap::new();
     for violation in &audit.violations {
         let Violation { namespace, name, term, required_during_execution, .. } = violation;
@@ -188,34 +178,27 @@ pub fn write_by_workload(
         count.0 += 1;
         count.1 += usize::from(*required_during_execution);
     }
-    let mut table = Table::new(["NAMESPACE", "WORKLOAD", "PODS", "DURING EXECUTION", "VIOLATED RULE"]);
-    for ((namespace, workload, rule), (n_pods, n_executing)) in counts {
-        table.row([namespace.into(), workload.into(), n_pods.into(), n_executing.into(), rule.into()]);
-    }
-    if !audit.violations.is_empty() {
-        table.write_paragraph(out)?;
-    }
-    write_totals(out, audit)
+    let headings = ["Namespace", "Workload", "Pods", "During execution", "Violated rule"];
+    report.part("Violated rules").table(
+        &headings,
+        counts,
+        usize::MAX,
+        |((namespace, workload, rule), (n_pods, n_executing))| {
+            line![namespace, workload, n_pods, n_executing, rule]
+        },
+    );
+    report.parts.extend(not_running::parts(&audit.not_running));
+    report
 }
 
-fn write_totals(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
-    not_running::write(out, &audit.not_running)?;
-    write_summary(out, &audit.summary)
-}
-
-/// Writes what the enforcer would do about a rule.
-fn write_answer(out: &mut impl Write, audit: &Audit, key: &ViolationKey) -> io::Result<()> {
+/// What the enforcer would do about a rule.
+fn answers(audit: &Audit, key: &ViolationKey) -> Vec<String> {
     let named = |r: &Remedy| format!("{}/{}", r.victim.namespace, r.victim.name);
     let owner = format!("{}/{}", key.namespace, key.name);
-    for remedy in audit.remedies.iter().filter(|r| r.cures.contains(key)) {
+    let evictions = audit.remedies.iter().filter(|remedy| remedy.cures.contains(key)).map(|remedy| {
         let victim = if named(remedy) == owner { "the pod".to_owned() } else { named(remedy) };
         match &remedy.target {
-            Target::Node(node) => {
-                writeln!(
-                    out,
-                    "      {BAD}required during execution{BAD:#}: the enforcer would evict {victim}, which fits on {node}"
-                )?;
-            }
+            Target::Node(node) => format!("the enforcer would evict {victim}, which fits on {node}"),
             Target::Nowhere(why) => {
                 let would = match audit.held_until(remedy) {
                     None if remedy.is_held => format!("would not evict {victim}"),
@@ -223,92 +206,67 @@ fn write_answer(out: &mut impl Write, audit: &Audit, key: &ViolationKey) -> io::
                     Some(PodHold { period: HoldPeriod::Always, .. }) => format!("would hold {victim}"),
                     Some(until) => format!("would hold {victim} until {until} and then evict it"),
                 };
-                writeln!(
-                    out,
-                    "      {BAD}required during execution{BAD:#}: the enforcer {would}; it fits on no node: {why}"
-                )?;
+                format!("the enforcer {would}; it fits on no node: {why}")
             }
-            Target::NotRequested => writeln!(
-                out,
-                "      {BAD}required during execution{BAD:#}: the enforcer would evict {victim}"
-            )?,
+            Target::NotRequested => format!("the enforcer would evict {victim}"),
         }
-    }
-    for stays in audit.stays.iter().filter(|s| s.key == *key) {
-        writeln!(out, "      {BAD}required during execution{BAD:#}: no eviction: {}", stays.reason)?;
-    }
-    Ok(())
+    });
+    let stays = audit.stays.iter().filter(|stays| stays.key == *key);
+    evictions.chain(stays.map(|stays| format!("no eviction: {}", stays.reason))).collect()
 }
 
-fn write_evictions(out: &mut impl Write, audit: &Audit) -> io::Result<()> {
-    if audit.remedies.is_empty() {
-        return Ok(());
-    }
-    heading(out, "Evictions by the enforcer after the grace periods, in this order")?;
-    let mut headers = vec!["POD", "NODE", "PRIORITY", "TARGET"];
-    headers.extend((!audit.held.is_empty()).then_some("HELD UNTIL"));
-    headers.push("FIXES RULES OF");
-    let mut table = Table::new(headers);
-    for remedy in &audit.remedies {
+fn evictions(report: &mut Report, audit: &Audit) {
+    let part = report.titled("Evictions by the enforcer after the grace periods, in this order");
+    let has_held = !audit.held.is_empty();
+    let mut headings = vec!["Pod", "Node", "Priority", "Target"];
+    headings.extend(has_held.then_some("Held until"));
+    headings.push("Fixes rules of");
+    part.table(&headings, &audit.remedies, usize::MAX, |remedy| {
         let victim = &remedy.victim;
         let target = match &remedy.target {
-            Target::Node(node) => Cell::styled(node, GOOD),
-            Target::Nowhere(_) => Cell::styled("<none>", if remedy.is_held { DIM } else { BAD }),
-            Target::NotRequested => Cell::styled("<unknown>", DIM),
+            Target::Node(node) => good(node),
+            Target::Nowhere(_) if remedy.is_held => dim("<none>"),
+            Target::Nowhere(_) => bad("<none>"),
+            Target::NotRequested => dim("<unknown>"),
         };
-        let cured: BTreeSet<String> =
-            remedy.cures.iter().map(|k| format!("{}/{}", k.namespace, k.name)).collect();
+        let cured: BTreeSet<_> = remedy.cures.iter().map(|k| format!("{}/{}", k.namespace, k.name)).collect();
         let cured: Vec<String> = cured.into_iter().collect();
-        let mut row = vec![
-            format!("{}/{}", victim.namespace, victim.name).into(),
-            victim.node.as_str().into(),
-            victim.priority.into(),
-            target,
-        ];
-        if !audit.held.is_empty() {
-            row.push(audit.held_until(remedy).map(|until| until.to_string()).unwrap_or_default().into());
-        }
+        let pod = format!("{}/{}", victim.namespace, victim.name);
+        let mut row = line![pod, &victim.node, victim.priority, target];
+        let until = || audit.held_until(remedy).map(|until| until.to_string()).unwrap_or_default();
+        row.extend(has_held.then(|| until().into()));
         row.push(abbreviated(&cured, MAX_FIXED).into());
-        table.row(row);
-    }
-    table.write(out, "  ")?;
+        row
+    });
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for Delayed { namespace, name, reason } in &audit.delayed {
         by_reason.entry(reason).or_default().push(format!("{namespace}/{name}"));
     }
     for (reason, pods) in by_reason {
-        let pods = abbreviated(&pods, MAX_FIXED);
-        writeln!(
-            out,
-            "  {ATTENTION}delayed by the default limits of the enforcer{ATTENTION:#}: {pods}: {reason}"
-        )?;
+        let delayed = attention("delayed by the default limits of the enforcer");
+        part.line(0, line![delayed, format!(": {}: {reason}", abbreviated(&pods, MAX_FIXED))]);
     }
-    Ok(())
 }
 
-fn write_summary(out: &mut impl Write, summary: &AuditSummary) -> io::Result<()> {
+fn summary(summary: &AuditSummary) -> Vec<Span> {
     let not_running = not_running::counts(summary.n_rejected, summary.n_waiting, 0);
-    let (pods, nodes) = (counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
-    let of = fmt::from_fn(|f| write!(f, "{pods} on {nodes}{not_running}"));
+    let of = format!(": {} on {}", counted(summary.n_pods, "pod"), counted(summary.n_nodes, "node"));
     if summary.n_violations == 0 {
-        return writeln!(out, "{GOOD}No required rule is violated{GOOD:#}: {of}");
+        return line![good("No required rule is violated"), of, bad(not_running)];
     }
-    let rules = counted(summary.n_violations, "rule");
+    let (rules, pods) =
+        (counted(summary.n_violations, "rule"), counted(summary.n_pods_with_violations, "pod"));
     let are = if summary.n_violations == 1 { "is" } else { "are" };
-    let pods = counted(summary.n_pods_with_violations, "pod");
-    write!(out, "{BAD}{rules} of {pods} {are} violated{BAD:#}: {of}")?;
-    write!(out, "; {} required during execution", grouped(summary.n_executing_violations))?;
+    let mut text = format!("; {} required during execution", grouped(summary.n_executing_violations));
     if summary.n_executing_violations > 0 {
-        write!(out, ": {} would be evicted", counted(summary.n_evictions, "pod"))?;
+        text += &format!(": {} would be evicted", counted(summary.n_evictions, "pod"));
     }
-    if summary.n_delayed > 0 {
-        write!(out, ", {} of them later because of a limit", grouped(summary.n_delayed))?;
+    for (n, what) in [
+        (summary.n_delayed, "of them later because of a limit"),
+        (summary.n_without_target, "of them without a feasible node"),
+        (summary.n_held, "held because no node is feasible"),
+    ] {
+        text += &if n > 0 { format!(", {} {what}", grouped(n)) } else { String::new() };
     }
-    if summary.n_without_target > 0 {
-        write!(out, ", {} of them without a feasible node", grouped(summary.n_without_target))?;
-    }
-    if summary.n_held > 0 {
-        write!(out, ", {} held because no node is feasible", grouped(summary.n_held))?;
-    }
-    writeln!(out)
+    line![bad(format!("{rules} of {pods} {are} violated")), of, bad(not_running), text]
 }

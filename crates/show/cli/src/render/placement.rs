@@ -3,19 +3,18 @@
 use std::io::{self, Write};
 
 use berth_api::syntax::format::{abbreviated, counted, grouped};
+use berth_console::report::not_running;
 use berth_simulate::{GroupPlacement, NotRunning};
 use berth_terminal::output::{BAD, BOLD, DIM, GOOD, NL};
 use berth_terminal::table::{Cell, Table};
 
-use super::{explanation, not_running};
+use super::report;
 use crate::summary::{Failure, Summary, WorkloadSummary};
 
 const MAX_DOMAIN_COLUMNS: usize = 8;
 /// Number of reasons shown in a summary.
 const MAX_FAILURES: usize = 5;
-/// Number of devices named of a pod.
 const MAX_DEVICES: usize = 4;
-/// Number of unplaced pods named.
 const MAX_PODS: usize = 4;
 
 /// Columns of the table of pods.
@@ -92,7 +91,7 @@ pub fn write(
     }
     let n_shown = if columns == Columns::None { MAX_FAILURES } else { failures.len() };
     write_reasons(out, failures, (n_shown, "; -o json has all"), preemptions)?;
-    not_running::write(out, not_running)?;
+    report::write_parts(out, &not_running::parts(not_running))?;
     write_totals(out, summary)
 }
 
@@ -122,7 +121,7 @@ fn write_reasons(
 pub fn write_running(out: &mut impl Write, reasons: Reasons<'_>) -> io::Result<()> {
     let Reasons { failures, not_running, preemptions } = reasons;
     write_reasons(out, failures, (MAX_FAILURES, ""), preemptions)?;
-    not_running::write(out, not_running)
+    report::write_parts(out, &not_running::parts(not_running))
 }
 
 fn pods(rows: &[Row], columns: Columns, topology_key: &str) -> Table {
@@ -263,7 +262,7 @@ fn write_failure(out: &mut impl Write, failure: &Failure) -> io::Result<()> {
             0 => writeln!(out, "  {DIM}bottleneck:{DIM:#}")?,
             n => writeln!(out, "  {DIM}bottleneck, by a sample without {}:{DIM:#}", counted(*n, "node"))?,
         }
-        explanation::write_term(out, term)?;
+        report::write_term(out, term)?;
     }
     rollout.as_ref().map_or(Ok(()), |rollout| writeln!(out, "  {rollout}"))
 }
@@ -279,7 +278,7 @@ fn write_totals(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let not_running = not_running::counts(summary.n_rejected, summary.n_waiting, summary.n_not_created);
     writeln!(
         out,
-        "{}: {running}{orphaned}{} placed, {style}{} unplaced{style:#}{not_running}; {}",
+        "{}: {running}{orphaned}{} placed, {style}{} unplaced{style:#}{BAD}{not_running}{BAD:#}; {}",
         counted(n_running + n_orphaned + n_placed + summary.n_not_running(), "pod"),
         grouped(*n_placed),
         grouped(*n_unplaced),

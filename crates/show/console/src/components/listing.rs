@@ -60,9 +60,6 @@ impl<'a, T> Column<'a, T> {
 
 /// The page of a list that the parameters `sort` and `page` select. `sort=COLUMN` is ascending, `sort=-COLUMN` descending; without
 /// it, the items are as given.
-///
-/// # Errors
-/// The column or the page does not exist.
 pub(crate) fn listing<T>(
     request: &Request<'_>,
     caption: &str,
@@ -140,9 +137,6 @@ pub(crate) fn listing<T>(
 }
 
 /// The items of the page that the parameter `page` selects, and the links to the others.
-///
-/// # Errors
-/// There is no such page.
 pub(crate) fn paged<'a, T>(request: &Request<'_>, items: &'a [T]) -> Result<(&'a [T], Markup), String> {
     let n_pages = items.len().div_ceil(PAGE_SIZE).max(1);
     let page = match request.parameter("page") {

@@ -100,6 +100,33 @@ pub(crate) fn prose(text: &str) -> Markup {
     html! { @for (i, part) in text.split('`').enumerate() { @if i % 2 == 1 { code { (part) } } @else { (part) } } }
 }
 
+/// A table whose first column names the rows. Narrow windows show each row as a card. A column without anything in it is left out.
+pub(crate) fn table(caption: &str, headers: &[&str], rows: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
+    let rows: Vec<Vec<Markup>> = rows.into_iter().collect();
+    let is_used =
+        |i: &usize| *i == 0 || rows.iter().any(|row| row.get(*i).is_some_and(|cell| !cell.0.is_empty()));
+    let used: Vec<usize> = (0..headers.len()).filter(is_used).collect();
+    html! {
+        section.card {
+            div.scroll tabindex="0" role="region" aria-label=(caption) {
+                table {
+                    caption { (caption) }
+                    thead { tr { @for i in &used { th scope="col" { (headers[*i]) } } } }
+                    tbody {
+                        @for row in &rows {
+                            tr {
+                                @for i in &used {
+                                    @if *i == 0 { th scope="row" data-label=(headers[*i]) { (row[*i]) } } @else { td data-label=(headers[*i]) { (row[*i]) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Facts about an object: names and values.
 pub(crate) fn facts(facts: &[(&str, Markup)]) -> Markup {
     html! { dl.facts { @for (name, value) in facts { dt { (name) } dd { (value) } } } }

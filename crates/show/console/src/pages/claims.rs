@@ -19,7 +19,7 @@ use crate::components::listing::{Column, Filter, listing};
 use crate::components::time::Clock;
 use crate::components::{Tone, badge, card, empty, facts, labels, verdict};
 use crate::overview::Pods;
-use crate::{Request, State, links};
+use crate::{Request, State, links, report};
 
 /// Steps of work of the explanation of a claim that waits.
 const MAX_STEPS: u64 = 3_000_000;
@@ -248,7 +248,7 @@ fn why(explained: &PodExplanation, name: &str) -> Markup {
         (parts::short_list("Why it has no devices, by node", (&rows, "group of nodes"), |(nodes, verdicts)| html! {
             @for (i, node) in nodes.iter().take(MAX_NAMED).enumerate() { @if i > 0 { ", " } (parts::node(node)) }
             @if nodes.len() > MAX_NAMED { " and " (nodes.len() - MAX_NAMED) " more" }
-            @for verdict in verdicts { div { (parts::verdict(verdict)) } }
+            @for verdict in verdicts { div { (report::html::verdict(verdict)) } }
         }))
         (parts::list("Suggestions", &explained.hints))
     }

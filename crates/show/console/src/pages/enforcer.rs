@@ -13,7 +13,7 @@ use super::parts;
 use crate::components::time::Clock;
 use crate::components::{Tone, field, verdict};
 use crate::enforcer_rules::{EnforcerRules, LimitsInUse};
-use crate::{Request, State};
+use crate::{Request, State, report};
 
 /// Pods named whose rules an eviction fixes.
 const MAX_FIXED: usize = 3;
@@ -45,7 +45,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
         vec![
             parts::pod(&violation.namespace, &violation.name),
             parts::node(&violation.node),
-            parts::verdict(&violation.verdict),
+            report::html::verdict(&violation.verdict),
             html! { (if is_executing { "yes" } else { "no" }) },
             html! { @if let Some(since) = since { (clock.relative(since)) } },
             html! { @if let Some(grace) = grace { (grace.as_secs()) " s" } },

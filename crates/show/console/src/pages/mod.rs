@@ -72,7 +72,7 @@ pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
         ["events"] => events::page(state, request),
         ["timeline"] => timeline::page(state),
         ["search"] => search::page(state, request),
-        ["sets"] => sets::page(state, request),
+        ["sets"] => sets::page(state),
         ["lint"] => lint::page(state, request),
         ["nodes", name] => nodes::page(state, request, name),
         ["assets", "console.css"] => {
@@ -250,7 +250,10 @@ mod tests {
             ("/pods/shop/ssd", "Does not run, rejected by a-1: NodeAffinity: "),
             ("/pods/shop/lost", "Does not run, waiting for node c-1, which does not exist: "),
             ("/what-if?place=pending", "1 rejected by their nodes, 1 waiting for nodes or claims, "),
-            ("/what-if?place=pending", "2 pods not running on the node that they name"),
+            (
+                "/what-if?place=pending",
+                "<strong class=\"bad\">waiting for node c-1, which does not exist</strong>",
+            ),
         ] {
             let (_, body) = get(&mut state, page);
             assert!(body.contains(expected), "{page}: {expected}: {body}");

@@ -17,7 +17,7 @@ use crate::components::time::Clock;
 use crate::components::{Tone, badge, card, facts, labels, percent};
 use crate::overview::Pods;
 use crate::places::{Place, place, places};
-use crate::{Request, State, links};
+use crate::{Request, State, links, report};
 
 pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
     let clock = state.clock();
@@ -142,7 +142,7 @@ pub(super) fn resources(place: &Place<'_>) -> Markup {
 
 fn broken_rules(place: &Place<'_>) -> Markup {
     parts::short_list("Broken rules", (&place.broken, "broken rule"), |violation| {
-        html! { (parts::pod(&violation.namespace, &violation.name)) ": " (parts::verdict(&violation.verdict)) }
+        html! { (parts::pod(&violation.namespace, &violation.name)) ": " (report::html::verdict(&violation.verdict)) }
     })
 }
 

@@ -4,18 +4,16 @@ use std::collections::BTreeSet;
 
 use berth_api::object::NamespacedName;
 use berth_api::syntax::format::{MAX_SUGGESTIONS, counted, grouped};
-use berth_engine::{Verdict, Witness};
 use maud::{Markup, PreEscaped, html};
 
 use super::answer::PageError;
-use crate::components::{field, listing, prose};
+use crate::components::listing;
+pub(super) use crate::components::table;
 use crate::overview::Pods;
 use crate::{Request, links};
 
 /// Items of a list that has no pages.
 pub(super) const MAX_SHOWN: usize = 50;
-/// Pods that are named as the cause of something.
-const MAX_WITNESSES: usize = 2;
 
 pub(super) fn link(to: &str, text: &str) -> Markup {
     html! { a href=(to) { (text) } }
@@ -72,33 +70,6 @@ pub(super) fn object(kind: &str, namespace: &str, name: &str) -> Markup {
 pub(super) fn namespaces(pods: Pods<'_>) -> BTreeSet<String> {
     let of_workloads = pods.table.workloads().map(|(_, (namespace, _))| namespace.clone());
     of_workloads.chain(pods.table.single().map(|at| pods.at(at).pod.metadata.namespace.clone())).collect()
-}
-
-/// A table whose first column names the rows. Narrow windows show each row as a card. A column without anything in it is left out.
-pub(super) fn table(caption: &str, headers: &[&str], rows: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
-    let rows: Vec<Vec<Markup>> = rows.into_iter().collect();
-    let is_used =
-        |i: &usize| *i == 0 || rows.iter().any(|row| row.get(*i).is_some_and(|cell| !cell.0.is_empty()));
-    let used: Vec<usize> = (0..headers.len()).filter(is_used).collect();
-    html! {
-        section.card {
-            div.scroll tabindex="0" role="region" aria-label=(caption) {
-                table {
-                    caption { (caption) }
-                    thead { tr { @for i in &used { th scope="col" { (headers[*i]) } } } }
-                    tbody {
-                        @for row in &rows {
-                            tr {
-                                @for i in &used {
-                                    @if *i == 0 { th scope="row" data-label=(headers[*i]) { (row[*i]) } } @else { td data-label=(headers[*i]) { (row[*i]) } }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// As [`table`]; nothing without rows.
@@ -164,38 +135,7 @@ pub(super) fn figure(svg: &str) -> Markup {
     html! { figure.plot tabindex="0" { (PreEscaped(before)) (PreEscaped(after)) } }
 }
 
-/// The pods that cause something, as links: some of them.
-pub(super) fn witnesses(witnesses: &[Witness], more: usize) -> Markup {
-    let more = more + witnesses.len().saturating_sub(MAX_WITNESSES);
-    html! {
-        @for (i, Witness { namespace, name, node: on }) in witnesses.iter().take(MAX_WITNESSES).enumerate() {
-            @if i == 0 { "; caused by " } @else { ", " }
-            (pod(namespace, name)) " on " (node(on))
-        }
-        @if more > 0 { " and " (grouped(more)) " more" }
-    }
-}
-
-/// Why a rule does not hold, with the numbers and pods behind it.
-pub(super) fn verdict(verdict: &Verdict) -> Markup {
-    let Verdict { plugin, reason, term, detail, topology, counts, .. } = verdict;
-    html! {
-        strong { (plugin.name()) } " "
-        @if let Some(term) = term { (field(term)) }
-        ": " (reason)
-        div.detail {
-            (prose(detail))
-            @if let Some(topology) = topology { "; " (topology.to_string()) }
-            @if let Some(counts) = counts { "; " (counts.text(topology.as_ref())) }
-            (witnesses(&verdict.witnesses, verdict.more_witnesses))
-        }
-    }
-}
-
 /// The items of the page that the parameter `page` selects, and the links to the others.
-///
-/// # Errors
-/// There is no such page.
 pub(super) fn paged<'a, T>(request: &Request<'_>, items: &'a [T]) -> Result<(&'a [T], Markup), PageError> {
     listing::paged(request, items).map_err(PageError::Parameter)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::syntax::format::{counted, grouped};
-use berth_rebalance::{Goal, Immovable, Movable, Move, Plan, Request as PlanRequest};
+use berth_rebalance::{Goal, Movable, Plan, Request as PlanRequest};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -15,7 +15,7 @@ use crate::components::map::map_without_legend;
 use crate::components::{Tone, verdict};
 use crate::overview::Overview;
 use crate::pictures::{self, ColorBy, Level, View};
-use crate::{Request, State};
+use crate::{Request, State, report};
 
 /// With more nodes, the pictures before and after show racks.
 const MAX_NODES: usize = 300;
@@ -69,6 +69,7 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
     goals.dedup();
     let progress = state.rebalance_status().map(serde_json::from_str::<Progress>);
     let plan = plan(state, goals.clone());
+    let report = report::rebalance::report(&plan, &goals);
     let links = Goal::ALL.map(|goal| (goal, format!("/rebalance?goal={goal}")));
     let content = html! {
         @match &progress {
@@ -78,11 +79,9 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
             Some(Ok(progress)) if progress.goals.is_empty() => {}
             Some(Ok(progress)) => (shown(progress)),
         }
-        (summary(&plan))
-        (values(&goals, &plan))
+        (report.verdict_card(true))
         @if !plan.moves.is_empty() { (sides(state, &plan)) }
-        (moves(&plan.moves))
-        (immovable(&plan.immovable))
+        (report.cards(true))
         p.hint {
             "This is a plan for the state that is shown, as by " code { "berth rebalance" } "; nothing is moved by it. For one goal: "
             @for (goal, link) in &links { (parts::link(link, goal.name())) " " }
@@ -97,30 +96,6 @@ fn plan(state: &mut State, goals: Vec<Goal>) -> Plan {
     let request =
         PlanRequest { max_states: MAX_STATES, movable: Movable::default(), ..PlanRequest::new(goals, now) };
     state.simulation().rebalance(&request, None)
-}
-
-fn summary(plan: &Plan) -> Markup {
-    let (tone, line) = match plan.moves.len() {
-        0 => (Tone::Good, "Nothing to move: no better plan was found.".to_owned()),
-        n => (Tone::Info, format!("{} would make the cluster better.", counted(n, "move"))),
-    };
-    let detail = html! {
-        @if plan.is_exhaustive { p.detail { "No plan reaches better values, and none these with fewer moves." } }
-        @if !plan.placed.is_empty() { p.detail { (counted(plan.placed.len(), "pending pod")) " would find a node afterwards." } }
-    };
-    verdict(tone, &html! { (line) }, &detail)
-}
-
-fn values(goals: &[Goal], plan: &Plan) -> Markup {
-    let row = |goal: &Goal| {
-        let of = |values: &BTreeMap<Goal, f64>| html! { (values.get(goal).copied().unwrap_or_default()) };
-        vec![html! { (goal.name()) }, of(&plan.before), of(&plan.after), of(&plan.bounds)]
-    };
-    parts::table(
-        "Goals, the most important first",
-        &["Goal", "Now", "After the plan", "No plan below"],
-        goals.iter().map(row),
-    )
 }
 
 /// The nodes before and after the plan.
@@ -144,24 +119,6 @@ fn sides(state: &mut State, plan: &Plan) -> Markup {
             section.card { h2 { "After" } p.detail { (after.title) } (map_without_legend(&after)) }
         }
     }
-}
-
-fn moves(moves: &[Move]) -> Markup {
-    let row = |made: &Move| {
-        vec![
-            parts::pod(&made.namespace, &made.name),
-            parts::node(&made.from),
-            parts::node(&made.to),
-            html! { (made.goal.name()) },
-        ]
-    };
-    parts::short_table("Moves, in this order", &["Pod", "From", "To", "For"], (moves, "move"), row)
-}
-
-fn immovable(pods: &[Immovable]) -> Markup {
-    parts::short_list("Pods that would help and stay", (pods, "pod"), |pod| {
-        html! { (parts::pod(&pod.namespace, &pod.name)) ": " (pod.reason) }
-    })
 }
 
 /// What the enforcer does.
@@ -242,7 +199,7 @@ mod tests {
             "2 moves would make the cluster better",
             ">spread<",
             "Before",
-            "After the plan",
+            "At best",
             "/nodes/b",
             "Moves, in this order",
         ] {

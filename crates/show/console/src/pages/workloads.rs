@@ -229,7 +229,6 @@ fn pods(pods: &[&SimulatedPod], request: &Request<'_>, clock: Clock) -> Result<M
     listing(request, &counted(n_pods, "pod"), &mut pods, &columns).map_err(PageError::Parameter)
 }
 
-/// How many more replicas fit.
 fn more_replicas(
     state: &State,
     kind: &str,

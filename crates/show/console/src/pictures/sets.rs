@@ -58,7 +58,6 @@ pub fn sets(comparison: &SetComparison) -> String {
     )
 }
 
-/// The nodes by the sets that they are in.
 pub fn node_sets(comparison: &NodeSetComparison) -> String {
     let NodeSetComparison { sets, intersections, summary, .. } = comparison;
     let names =
@@ -187,7 +186,6 @@ pub fn rule_role(role: NodeRuleRole) -> &'static str {
     }
 }
 
-/// Several selectors of a role.
 pub fn plural(role: SelectorRole) -> &'static str {
     match role {
         SelectorRole::Service => "Services",

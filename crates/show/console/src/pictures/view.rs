@@ -9,7 +9,6 @@ use jiff::Timestamp;
 
 use super::keys::KeyBy;
 
-/// What the color of a node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColorBy<'a> {
     /// How much of the scarcest resource of the node is requested.

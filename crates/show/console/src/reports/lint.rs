@@ -7,7 +7,7 @@ use berth_lint::{Finding, LintReport, Severity};
 use maud::{Markup, html};
 
 use super::document;
-use crate::components::{Tone, card, field, verdict};
+use crate::components::{Tone, card, field, table, verdict};
 use crate::pages::severity;
 
 pub fn lint(report: &LintReport) -> String {
@@ -73,26 +73,12 @@ fn by_rule(findings: &[Finding]) -> Markup {
     rules.sort_by(|(a, (worst_a, n_a)), (b, (worst_b, n_b))| {
         (worst_b, n_b).cmp(&(worst_a, n_a)).then_with(|| a.cmp(b))
     });
-    html! {
-        section.card {
-            div.scroll {
-                table {
-                    caption { "By rule, the most severe first" }
-                    thead { tr { th scope="col" { "Rule" } th scope="col" { "Severity" } th.number scope="col" { "Findings" } th scope="col" { "What it reports" } } }
-                    tbody {
-                        @for (rule, (worst, n)) in rules {
-                            tr {
-                                th scope="row" data-label="Rule" { code { (rule) } }
-                                td data-label="Severity" { (severity(worst)) }
-                                td.number data-label="Findings" { (grouped(n)) }
-                                td.text data-label="What it reports" { (berth_lint::rule(rule).map_or("", |info| info.summary)) }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
+    let row = |(rule, (worst, n)): (&str, (Severity, usize))| {
+        let about = berth_lint::rule(rule).map_or("", |info| info.summary);
+        vec![html! { code { (rule) } }, severity(worst), html! { (grouped(n)) }, html! { (about) }]
+    };
+    let headings = ["Rule", "Severity", "Findings", "What it reports"];
+    table("By rule, the most severe first", &headings, rules.into_iter().map(row))
 }
 
 fn finding(

@@ -296,7 +296,6 @@ impl<'a> Search<'a> {
         self.gates().has(change)
     }
 
-    /// The alternative at a position.
     fn at(&self, at: Position) -> &Wanted<'a> {
         &self.wanted[at.claim][at.request][at.alternative]
     }

@@ -248,7 +248,6 @@ fn of_allocated(claim: &CycleClaim) -> String {
     format!("claim {}: the node must be able to use the devices that are allocated", claim.claim.name())
 }
 
-/// The path of a claim in the pod.
 fn path(name_in_pod: &str) -> String {
     format!("spec.resourceClaims[{name_in_pod}]")
 }

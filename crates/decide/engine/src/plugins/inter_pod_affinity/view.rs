@@ -232,7 +232,6 @@ impl InterPod {
                 .all(|d| before.differences.contains(d) || d.owners.iter().all(harmless))
     }
 
-    /// All topologies of the counters.
     pub(crate) fn topologies(&self) -> impl Iterator<Item = TopologyId> + '_ {
         let affinity = self.affinity.iter().flatten();
         let preferences = self.preferences.iter().map(|p| &p.source);
@@ -320,7 +319,6 @@ pub(crate) struct CellRules {
     pub(crate) allowed: bool,
     /// Bits of the required affinity terms that are satisfied.
     pub(crate) affinity_terms: u64,
-    /// Raw score.
     pub(crate) score: i64,
 }
 

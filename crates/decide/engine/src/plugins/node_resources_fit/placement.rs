@@ -70,7 +70,6 @@ impl PlacementScorer {
         self.resources.iter().map(|resource| (resource.name.as_str(), resource.request > 0))
     }
 
-    /// The placement of one node.
     pub(crate) fn usage(&self, node: NodeRef<'_>) -> Usage {
         let mut usage = Usage::default();
         for resource in &self.resources {

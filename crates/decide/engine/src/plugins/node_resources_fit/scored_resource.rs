@@ -13,7 +13,6 @@ pub(in super::super) struct ScoredResource {
     pub(in super::super) name: String,
     kind: ResourceKind,
     pub(super) weight: i64,
-    /// The request of the pod.
     pub(in super::super) request: i64,
 }
 

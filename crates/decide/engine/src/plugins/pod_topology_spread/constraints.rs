@@ -9,7 +9,6 @@ use crate::state::node::{NodeId, NodeRecord};
 use crate::state::rule_set::spread::Spread;
 
 impl Spread {
-    /// Matching pods on one node.
     pub(super) fn n_pods_on(&self, state: &State, node: NodeId) -> i64 {
         let Some(matcher) = self.matcher else { return 0 };
         let counter = state.matchers.get(matcher).matching_in(TopologyId::NODE);

@@ -43,7 +43,6 @@ impl Rule for VolumeBinding {
 }
 
 impl Context<'_> {
-    /// Whether the profile binds volumes.
     pub(crate) fn binds_volumes(self) -> bool {
         self.profile.profile.filter.contains(&Plugin::VolumeBinding)
     }

@@ -141,7 +141,6 @@ impl Topologies {
         self.table.find_by_id(topology)?.domain_of(node)
     }
 
-    /// The label key of a topology.
     pub(crate) fn key(&self, topology: TopologyId) -> Option<Symbol> {
         self.table.get(topology).key
     }

@@ -269,7 +269,6 @@ pub(crate) struct ClaimRecord {
     pub(crate) assumed: Option<Arc<Allocation>>,
     /// The pod for which the assumed allocation is being written: until then no other pod gets the claim.
     pub(crate) in_flight_for: Option<Consumer>,
-    /// What it is reserved for.
     pub(crate) consumers: Vec<Consumer>,
     /// Whether its devices are ready for its pods.
     pub(crate) readiness: Readiness,
@@ -345,7 +344,6 @@ impl ClaimRecord {
     }
 }
 
-/// What a claim is reserved for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Consumer {
     /// The name of a pod of the claim's namespace; empty for an object of another kind.
@@ -370,7 +368,6 @@ impl Consumer {
         }
     }
 
-    /// One that is assumed.
     pub(super) fn assumed(reference: &ResourceClaimConsumerReference) -> Consumer {
         Consumer { is_written: false, ..Consumer::of(reference) }
     }

@@ -61,7 +61,6 @@ pub(crate) struct PoolName {
 #[derive(Clone, Default)]
 pub(crate) struct Devices {
     pools: BTreeMap<PoolName, Pool>,
-    /// The pool of each slice.
     slices: HashMap<Box<str>, PoolName>,
     /// The pools with slices of one node, by the name of the node.
     pools_of_node: HashMap<Box<str>, BTreeSet<PoolName>>,
@@ -182,7 +181,6 @@ impl Devices {
         found.find(|(_, claim)| claim.is_of(pod))
     }
 
-    /// Number of entries in each table.
     pub(super) fn table_sizes(&self) -> BTreeMap<&'static str, usize> {
         let used = self.pools.values().map(|pool| pool.used.len()).sum();
         [

@@ -25,7 +25,6 @@ pub(crate) struct PodDevices {
     pub(crate) taken: Box<[TakenByClaim]>,
 }
 
-/// Pods with claims of devices.
 pub(crate) type DeviceUsers = Arc<[Arc<PodDevices>]>;
 
 /// An entry of `spec.resourceClaims`.

@@ -16,10 +16,8 @@ use super::shape::Shape;
 use crate::state::interned::intern::{Symbol, Symbols};
 use crate::state::node::NodeRecord;
 
-/// Amounts by name.
 pub(crate) type Amounts = BTreeMap<Arc<str>, Quantity>;
 
-/// Counters by the name of their set.
 pub(crate) type CounterSets = Box<[(Arc<str>, Amounts)]>;
 
 #[derive(Clone, Debug, Default)]
@@ -163,7 +161,6 @@ impl SliceRecord {
     }
 }
 
-/// What is allocated of a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DeviceUse {
     /// Claims that have the device for themselves: one, unless something went wrong.

@@ -12,7 +12,6 @@ use crate::state::node::condition::NodeSelectorMatcher;
 /// The nodes that may use devices. A user of its symbols.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum NodeScope {
-    /// The node of this name.
     Node(Arc<str>),
     /// The node of this name, by a selector that names no other.
     SelectedNode(Arc<str>),

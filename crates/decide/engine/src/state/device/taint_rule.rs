@@ -20,7 +20,6 @@ fn selects(rule: &DeviceTaintRuleSpec, pool: &PoolName, device: Option<&str>) ->
 }
 
 impl Devices {
-    /// Taints of a device, with those that rules give it.
     pub(super) fn with_taints_of_rules(
         &self,
         pool: &PoolName,

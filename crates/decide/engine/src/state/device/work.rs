@@ -60,7 +60,6 @@ impl DeviceWork {
         self.0.was_cut.load(Ordering::Relaxed)
     }
 
-    /// A decision begins.
     pub(crate) fn begin(&self) {
         let share = self.0.total.load(Ordering::Relaxed) / self.0.shares.load(Ordering::Relaxed);
         self.0.decision.store(share.min(self.0.per_decision.load(Ordering::Relaxed)), Ordering::Relaxed);

@@ -15,7 +15,6 @@ use crate::state::State;
 use crate::state::interned::intern::{Labels, Symbol};
 use crate::state::rule_set::RuleSet;
 
-/// The attributes that rules mention.
 #[derive(Clone, Default)]
 pub(crate) struct MentionedAttributes {
     mentioned: FxHashMap<Symbol, Mention>,
@@ -57,7 +56,6 @@ impl State {
         Labels::intern(&mut self.symbols, labels.chain(attributes))
     }
 
-    /// A new rule set mentions its attributes.
     pub(in crate::state) fn mention_attributes(&mut self, rule_set: &mut RuleSet) {
         if self.settings.all_node_attributes {
             return;

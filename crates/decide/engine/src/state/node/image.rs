@@ -43,7 +43,6 @@ impl Images {
         }
     }
 
-    /// On how many nodes an image is.
     pub(crate) fn n_nodes(&self, name: Symbol) -> i64 {
         self.n_nodes.get(&name).copied().unwrap_or(0)
     }

@@ -24,7 +24,6 @@ impl NameOrder {
         self.of_node[node.0 as usize]
     }
 
-    /// All nodes in the order of their names.
     pub(crate) fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeId> {
         self.by_name.values().copied()
     }

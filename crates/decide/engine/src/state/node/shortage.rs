@@ -40,7 +40,6 @@ impl Shortage {
     }
 }
 
-/// The name of the number of pods.
 pub(crate) const PODS: &str = "pods";
 
 /// The resources that a node with `n_pods` pods lacks for a pod. `scalar` are the resources to check besides CPU,

@@ -212,7 +212,6 @@ impl State {
         self.lease(held.chain(relaxed).chain(default_spread.map(Held::DefaultSpread)))
     }
 
-    /// The signature that a pod is decided with.
     pub(crate) fn decided_signature(&self, pod: &PreparedPod) -> SignatureId {
         self.label_sets.get(pod.relaxed_label_set.unwrap_or(pod.label_set)).signature
     }
@@ -238,7 +237,6 @@ impl State {
         self.spread_of(pod).iter().map(with_self).collect()
     }
 
-    /// The spread constraints of a pod.
     pub(crate) fn spread_of(&self, pod: &PreparedPod) -> &[Spread] {
         match pod.default_spread {
             Some(id) => &self.default_spreads.get(id).constraints,

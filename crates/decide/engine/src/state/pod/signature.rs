@@ -54,7 +54,6 @@ pub(crate) struct LabelSignature {
     pub(crate) matched: Vec<MatcherId>,
     /// Matchers it satisfies as the incoming pod (terms of running pods), sorted.
     pub(crate) matched_by_existing: Vec<MatcherId>,
-    /// Number of its pods on each node.
     pub(crate) placed: FxHashMap<NodeId, u32>,
 }
 

@@ -160,7 +160,6 @@ impl RuleAt {
         node_affinity.chain(pod_affinity).chain(at(pod_anti_affinity, RuleAt::AntiAffinity)).collect()
     }
 
-    /// The path of the rule in the pod.
     pub(crate) fn path(self, rule_set: &RuleSet) -> &str {
         let rules = rule_set.rules();
         match self {

@@ -119,7 +119,6 @@ impl Volumes {
         self.classes.get(name)
     }
 
-    /// The CSI drivers of a node by its name.
     pub(crate) fn csi_node(&self, node: Symbol) -> Option<&CsiNodeRecord> {
         self.csi_nodes.get(&node)
     }
@@ -129,7 +128,6 @@ impl Volumes {
         self.drivers.get(name).copied().unwrap_or_default()
     }
 
-    /// The free capacities for a class.
     pub(crate) fn capacities(&self, class: &str) -> impl Iterator<Item = &CapacityRecord> {
         self.capacities_of_class.get(class).into_iter().flatten().filter_map(|name| self.capacities.get(name))
     }

@@ -23,11 +23,9 @@ pub(crate) struct PodVolumes {
     pub(crate) in_tree: Box<[(InTreePlugin, Box<str>)]>,
 }
 
-/// A claim that a pod uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PodClaim {
     pub(crate) key: ClaimKey,
-    /// The name of the volume.
     pub(crate) volume: Box<str>,
     /// Created for the pod, which must own it.
     pub(crate) ephemeral: bool,
@@ -36,7 +34,6 @@ pub(crate) struct PodClaim {
 /// A disk that the pod names itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Disk {
-    /// The name of the volume.
     pub(crate) volume: Box<str>,
     kind: DiskKind,
     read_only: bool,

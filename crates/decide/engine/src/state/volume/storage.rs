@@ -26,7 +26,6 @@ pub(crate) struct ClassRecord {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AllowedTopologies(Box<[Box<[LabelValues]>]>);
 
-/// A label and the values that are allowed.
 type LabelValues = (Symbol, Box<[Symbol]>);
 
 impl ClassRecord {
@@ -67,7 +66,6 @@ impl AllowedTopologies {
     }
 }
 
-/// The CSI drivers of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CsiNodeRecord {
     /// The drivers, and how many volumes they can attach, if they are limited.
@@ -108,7 +106,6 @@ impl CsiNodeRecord {
     }
 }
 
-/// What a CSI driver says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DriverRecord {
     /// It publishes its free capacity.

@@ -66,9 +66,7 @@ pub(super) struct Conflicts<'a> {
     groups: Vec<ConflictingPods>,
     /// The groups that conflict with each term.
     of_term: FxHashMap<usize, Vec<usize>>,
-    /// The terms that a pod owns.
     of_owner: FxHashMap<PodId, Vec<usize>>,
-    /// The groups that a pod is in.
     of_pod: FxHashMap<PodId, Vec<usize>>,
 }
 

@@ -80,7 +80,6 @@ type StuckPod = (PreparedPod, Arc<str>, String);
 /// A hypothetical eviction.
 #[derive(Clone)]
 struct Step {
-    /// The pod as it was.
     pod: PreparedPod,
     node: Arc<str>,
     target: Target,
@@ -100,7 +99,6 @@ impl Step {
     }
 }
 
-/// The plan, step by step.
 struct Plan<'a, 'o> {
     speculation: Speculation<'a>,
     options: &'o RemedyOptions,

@@ -21,16 +21,12 @@ use labels::forbidden_labels;
 
 /// The group of the nodes' identities.
 pub const NODES_GROUP: &str = "system:nodes";
-/// The prefix of the user names of nodes.
 pub const NODE_USER_PREFIX: &str = "system:node:";
 const LEASES: &str = "kube-node-lease";
 
-/// A request of a node's identity.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRequest<'a> {
-    /// The name of the node.
     pub node: &'a str,
-    /// The operation.
     pub operation: Operation,
     /// The group of the resource.
     pub group: &'a str,
@@ -38,9 +34,7 @@ pub struct NodeRequest<'a> {
     pub resource: &'a str,
     /// The subresource; empty for the object itself.
     pub subresource: &'a str,
-    /// The namespace of the object.
     pub namespace: &'a str,
-    /// The name of the object.
     pub name: &'a str,
     /// The object in the request; null for a deletion.
     pub object: &'a Value,
@@ -54,15 +48,9 @@ pub trait Lookup {
     type Error;
 
     /// The uid of a node.
-    ///
-    /// # Errors
-    /// It is not known.
     fn node_uid(&self, node: &str) -> Result<String, Self::Error>;
 
     /// Whether a pod is bound to a node.
-    ///
-    /// # Errors
-    /// It is not known.
     fn is_bound(&self, namespace: &str, pod: &str, node: &str) -> Result<bool, Self::Error>;
 }
 
@@ -108,9 +96,6 @@ pub fn keeps_to_own_node<L: Lookup>(request: &NodeRequest<'_>, lookup: &L) -> Re
 }
 
 /// Checks that a node that updates a pod changes no annotation that says where pods may run.
-///
-/// # Errors
-/// It does.
 pub fn keeps_annotations<E>(node: &str, new: &Value, old: &Value) -> Result<(), Refusal<E>> {
     let empty = Map::new();
     let [new, old] = [new, old].map(|pod| pod["metadata"]["annotations"].as_object().unwrap_or(&empty));

@@ -9,17 +9,12 @@ use super::{items, text};
 /// A kind of object to which pods refer, in the order in which NodeRestriction reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Referent {
-    /// A service account.
     ServiceAccount,
-    /// A secret.
     Secret,
-    /// A config map.
     ConfigMap,
     /// A bundle of trusted certificates.
     ClusterTrustBundle,
-    /// A claim for a volume.
     PersistentVolumeClaim,
-    /// A claim for a device.
     ResourceClaim,
 }
 

@@ -23,12 +23,12 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const VERSION_GT_HAS_ONE_VALUE: &str =
     "must be specified single value when `operator` is 'VersionLt' or 'VersionGt'";
 
-/// The dialect of a term.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     /// The v1 API; with `comparisons`, `Gt` and `Lt` are accepted in pod selectors (an extension).
-    V1 { comparisons: bool },
-    /// The design proposals.
+    V1 {
+        comparisons: bool,
+    },
     Proposal,
 }
 

@@ -47,7 +47,6 @@ pub fn validate_label_selector(selector: &LabelSelector) -> Vec<FieldError> {
     errors.into_list()
 }
 
-/// Validates the tolerations of a pod.
 pub fn validate_tolerations(tolerations: &[Toleration], feature_gates: FeatureGates) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let path = Path::Root("spec");

@@ -26,7 +26,6 @@ pub(crate) struct DeviceWrite {
     pub(crate) abandoned: Arc<AtomicBool>,
 }
 
-/// What is to be written to a claim.
 pub(crate) struct ClaimWrite {
     pub(crate) claim: NamespacedName,
     /// Its uid; none for a claim that is made for extended resources.
@@ -39,7 +38,6 @@ pub(crate) struct ClaimWrite {
 }
 
 pub(crate) enum ClaimStep {
-    /// It is to be allocated and reserved.
     Allocate(Box<AllocationResult>),
     /// It is to be reserved; the number stands for what is allocated ([`DeviceClaimState::allocation`]).
     Reserve(u64),

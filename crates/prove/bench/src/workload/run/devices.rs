@@ -138,7 +138,6 @@ impl Runner<'_> {
     }
 }
 
-/// A pod for one claim on one node.
 fn user_of(claim: &ResourceClaim, node: &str) -> Pod {
     let mut pod = super::base_pod();
     pod.metadata.name = format!("user-of-{}", claim.metadata.name);

@@ -214,7 +214,7 @@ fn a_what_if_has_the_answer_of_the_command() {
         .output()
         .unwrap();
     let text = String::from_utf8(command.stdout).unwrap();
-    assert_eq!(Some(outcome.trim()), text.trim_end().lines().last());
+    assert_eq!(Some(outcome.trim()), text.lines().next());
     // Before and after side by side, and the form beside both.
     let figures = "return [...document.querySelectorAll('.sides > section')].map((part) => part.getBoundingClientRect().top)";
     let moved = "return [...document.querySelectorAll('.sides .leaves')].length";

@@ -24,7 +24,6 @@ use crate::pictures::{self, ColorBy, Level, View};
 use crate::workloads::WorkloadName;
 use crate::{State, links};
 
-/// Rows of a card.
 const MAX_ROWS: usize = 4;
 /// With more pods than this, capacity is counted on the pages of the workloads: it places pods.
 const MAX_PODS: usize = 400;

@@ -6,7 +6,7 @@ mod nearness;
 use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::quantity::with_unit;
 use berth_api::syntax::shell::Command;
-use berth_engine::{DomainSummary, FeasibleNodes, TermSummary, Verdict};
+use berth_engine::{FeasibleNodes, TermSummary, Verdict};
 use berth_rules::PodRequests;
 use berth_simulate::{PodClaim, PodExplanation, PodPreemption, Repair, SimulatedPod, UnadmittedState};
 use maud::{Markup, html};
@@ -16,7 +16,7 @@ use super::parts;
 use crate::components::listing::{Column, Filter, listing};
 use crate::components::time::Clock;
 use crate::components::{Tone, badge, card, facts, field, labels, prose, verdict};
-use crate::{Request, State, links, verdicts};
+use crate::{Request, State, links, report, verdicts};
 
 /// Groups of nodes, and domains of a rule.
 const MAX_GROUPS: usize = 10;
@@ -74,7 +74,6 @@ pub(super) fn list(state: &mut State, request: &Request<'_>) -> Answer {
     Ok(Page::new("Pods", content))
 }
 
-/// Whether a pod has a node.
 pub(super) fn state_of(pod: &SimulatedPod) -> Markup {
     match (pod.node(), &pod.unadmitted) {
         _ if pod.pod.metadata.is_deleting() => badge(Tone::Neutral, "being deleted"),
@@ -301,7 +300,7 @@ fn terms(terms: &[TermSummary], n_nodes: usize) -> Markup {
             @if !domains.is_empty() {
                 details {
                     summary { (counted(domains.len(), "domain")) }
-                    ul { @for domain in domains.iter().take(MAX_GROUPS) { li { (self::domain(domain)) } } }
+                    ul { @for domain in domains.iter().take(MAX_GROUPS) { li { (report::html::line(&report::rule::domain(domain), true)) } } }
                     @if domains.len() > MAX_GROUPS { "and " (grouped(domains.len() - MAX_GROUPS)) " more" }
                 }
             }
@@ -326,14 +325,6 @@ fn terms(terms: &[TermSummary], n_nodes: usize) -> Markup {
     }
 }
 
-fn domain(DomainSummary { topology, n_nodes, counts, witnesses, more_witnesses }: &DomainSummary) -> Markup {
-    html! {
-        (topology.to_string()) ": " (counted(*n_nodes, "node"))
-        @if let Some(counts) = counts { "; " (counts.text(Some(topology))) }
-        (parts::witnesses(witnesses, *more_witnesses))
-    }
-}
-
 fn nodes(names: &[String]) -> Markup {
     html! {
         @for (i, name) in names.iter().take(MAX_NODES).enumerate() { @if i > 0 { ", " } (parts::node(name)) }
@@ -344,7 +335,7 @@ fn nodes(names: &[String]) -> Markup {
 fn verdicts_of(verdicts: &[Verdict]) -> Markup {
     html! {
         ul.rows {
-            @for verdict in verdicts.iter().take(parts::MAX_SHOWN) { li { div { (parts::verdict(verdict)) } } }
+            @for verdict in verdicts.iter().take(parts::MAX_SHOWN) { li { div { (report::html::verdict(verdict)) } } }
             @if verdicts.len() > parts::MAX_SHOWN { li { "and " (grouped(verdicts.len() - parts::MAX_SHOWN)) " more" } }
         }
     }

@@ -7,25 +7,20 @@ mod per_workload;
 use std::collections::{BTreeSet, HashSet};
 
 use berth_api::object::Node;
-use berth_api::syntax::format::{counted, grouped};
-use berth_picture::bars::Section;
 use berth_picture::cells::{CellMap, MAX_LARGE};
-use berth_simulate::what_if::{
-    BlockedEviction, BrokenRule, Changed, Counts, DomainLoss, EvictedPod, LossesAfterChanges, MovedPod,
-    StuckRollout, UnplacedPod, WhatIfOutcome,
-};
-use berth_simulate::{NotRunning, Simulation, UnadmittedState};
+use berth_simulate::Simulation;
+use berth_simulate::what_if::{Changed, WhatIfOutcome};
 use maud::{Markup, html};
 
 use super::answer::{Answer, Page, PageError};
 use super::question::Question;
-use super::{apply, parts, pods};
+use super::{apply, parts};
 use crate::components::bars::{bars, legend};
 use crate::components::map::map_without_legend;
-use crate::components::{Tone, badge, card, empty, verdict};
+use crate::components::{card, empty};
 use crate::overview::Overview;
 use crate::pictures::{self, ColorBy, Level, View};
-use crate::{Request, State, links};
+use crate::{Request, State, links, report};
 
 /// Workloads whose repairs are looked for.
 const MAX_REPAIRED: usize = 5;
@@ -97,31 +92,22 @@ fn result(state: &mut State, request: &Request<'_>, question: &Question) -> Resu
     let mut keys = after.legend.clone();
     keys.extend(before.legend.iter().filter(|key| !keys_of(&after).contains(&key.text.as_str())).cloned());
     let has_manifest = request.form.is_some();
+    let report = report::what_if::report(outcome, parts::MAX_SHOWN);
     Ok(html! {
-        (summary(outcome))
-        (blocked(&outcome.blocked))
-        (stuck_rollouts(&outcome.stuck_rollouts))
+        (report.verdict_card(true))
+        p.hint { "This page writes nothing to the cluster. Moved pods keep their names here; their controllers give them new ones." }
         (per_workload)
         (legend(&keys))
         div.sides {
             section.card { h2 { "Before" } p.detail { (before.title) } (map_without_legend(&before)) }
             section.card { h2 { "After" } p.detail { (after.title) } (map_without_legend(&after)) }
         }
-        (unplaced(&outcome.unplaced))
-        (not_running(&outcome.not_running))
         @if !outcome.unplaced.is_empty() && !question.has_repairs && !has_manifest {
             p {
                 a.button href=(links::with(&format!("/what-if?{}", request.query), "repairs", "1")) { "What would make them schedulable?" }
             }
         }
-        (broken_rules(&outcome.broken_rules))
-        (evicted(&outcome.evicted))
-        (moved_pods(&outcome.moved))
-        (parts::short_list(
-            &format!("{} deleted by controllers", counted(outcome.scaled_down.len(), "pod")),
-            (&outcome.scaled_down, "pod"),
-            |pod| html! { (pod.to_string()) },
-        ))
+        (report.cards(true))
         @if let Some((namespace, name)) = question.repair_of.as_deref().and_then(|pod| pod.split_once('/')) {
             p.hint { "A repair of pod " (parts::pod(namespace, name)) ": its page has the commands that make it." }
         }
@@ -144,204 +130,15 @@ fn keys_of(map: &CellMap) -> Vec<&str> {
     map.legend.iter().map(|key| key.text.as_str()).collect()
 }
 
-fn summary(outcome: &WhatIfOutcome) -> Markup {
-    let n_new = outcome.moved.iter().filter(|pod| pod.from.is_none()).count();
-    let tone = if outcome.is_harmless() { Tone::Good } else { Tone::Bad };
-    let line = html! {
-            (counted(outcome.moved.len() - n_new, "pod")) " moved, " (grouped(n_new)) " newly placed, "
-            (grouped(outcome.n_unmoved)) " unmoved; "
-            strong class=(if outcome.is_harmless() { "good" } else { "bad" }) {
-                (with_before(outcome.summary.unplaced, "unplaced")) ", " (n_not_running(&outcome.not_running))
-                (grouped(outcome.evicted.len())) " evicted, " (with_before(outcome.summary.broken_rules, "with broken rules"))
-                @if !outcome.blocked.is_empty() { ", " (counted(outcome.blocked.len(), "eviction")) " blocked" }
-                @if !outcome.stuck_rollouts.is_empty() { ", " (counted(outcome.stuck_rollouts.len(), "rollout")) " stuck" }
-            }
-    };
-    let hint = html! { p.detail { "This page writes nothing to the cluster. Moved pods keep their names here; their controllers give them new ones." } };
-    html! { (verdict(tone, &line, &hint)) (baseline(outcome)) }
-}
-
-/// `2 unplaced, 2 of them before`.
-fn with_before(counts: Counts, what: &str) -> String {
-    match counts.after - counts.new {
-        0 => format!("{} {what}", grouped(counts.after)),
-        before => format!("{} {what}, {} of them before", grouped(counts.after), grouped(before)),
-    }
-}
-
-/// The numbers before and after, if something was not as it should be before.
-fn baseline(outcome: &WhatIfOutcome) -> Markup {
-    let summary = &outcome.summary;
-    let rows = [
-        ("Unplaced", summary.unplaced),
-        ("Not running on their node, or not created", summary.not_running),
-        ("With broken rules", summary.broken_rules),
-    ];
-    if rows.iter().all(|(_, counts)| counts.before == 0) {
-        return html! {};
-    }
-    let rows: Vec<_> = rows.into_iter().filter(|(_, counts)| counts.before + counts.after > 0).collect();
-    let row = |(what, counts): &(&str, Counts)| {
-        let numbers = [counts.before, counts.after, counts.new].map(parts::number);
-        [html! { (what) }].into_iter().chain(numbers).collect()
-    };
-    parts::short_table(
-        "Before and after the changes",
-        &["Pods", "Before", "After", "New"],
-        (&rows, "row"),
-        row,
-    )
-}
-
-fn blocked(blocked: &[BlockedEviction]) -> Markup {
-    let row = |pod: &BlockedEviction| {
-        vec![html! { (pod.namespace) "/" (pod.name) }, html! { (pod.node) }, html! { (pod.message) }]
-    };
-    let caption = format!("{} that the API server refuses", counted(blocked.len(), "eviction"));
-    parts::short_table(&caption, &["Pod", "Stays on", "Why"], (blocked, "pod"), row)
-}
-
-fn stuck_rollouts(stuck: &[StuckRollout]) -> Markup {
-    let row = |rollout: &StuckRollout| {
-        let StuckRollout { kind, namespace, name, reason, fix } = rollout;
-        vec![html! { (kind) " " (namespace) "/" (name) }, html! { (reason) }, html! { (fix) }]
-    };
-    let caption = format!("{} that does not complete", counted(stuck.len(), "rollout"));
-    let caption = if stuck.len() == 1 { caption } else { caption.replace("does", "do") };
-    parts::short_table(&caption, &["Rollout", "Why", "Fix"], (stuck, "rollout"), row)
-}
-
-fn unplaced(unplaced: &[UnplacedPod]) -> Markup {
-    let mut groups: Vec<Vec<&UnplacedPod>> = Vec::new();
-    for pod in unplaced {
-        let alike = |group: &&mut Vec<&UnplacedPod>| {
-            (&group[0].namespace, &group[0].workload, &group[0].message, group[0].before)
-                == (&pod.namespace, &pod.workload, &pod.message, pod.before)
-        };
-        match groups.iter_mut().find(alike) {
-            Some(group) => group.push(pod),
-            None => groups.push(vec![pod]),
-        }
-    }
-    let row = |group: &Vec<&UnplacedPod>| {
-        let first = group[0];
-        vec![
-            html! { (first.namespace) "/" (first.name) @if group.len() > 1 { " and " (grouped(group.len() - 1)) " more" } },
-            parts::workload(&first.namespace, first.workload.as_deref()),
-            html! { @if first.before { "As before: " } (first.message) @for repair in &first.repairs { div.good { (pods::what(repair)) } } },
-        ]
-    };
-    let caption = counted(unplaced.len(), "unplaced pod");
-    parts::short_table(&caption, &["Pods", "Workload", "Why"], (&groups, "reason"), row)
-}
-
-fn not_running(groups: &[NotRunning]) -> Markup {
-    let row = |group: &NotRunning| {
-        let first = group.pods.first().map_or("", String::as_str);
-        vec![
-            html! { (first) @if group.pods.len() > 1 { " and " (grouped(group.pods.len() - 1)) " more" } },
-            parts::workload(&group.namespace, group.workload.as_deref()),
-            html! { (group.why) },
-        ]
-    };
-    let n_pods = groups.iter().map(|group| group.pods.len()).sum();
-    let caption =
-        format!("{} not running on the node that they name, or not created", counted(n_pods, "pod"));
-    parts::short_table(&caption, &["Pods", "Workload", "Why"], (groups, "reason"), row)
-}
-
-/// `2 rejected by their nodes, 1 waiting for nodes or claims, 1 not created, `, without what there is not.
-fn n_not_running(groups: &[NotRunning]) -> String {
-    let count = |state, what: &str| match NotRunning::n_pods(groups, state) {
-        0 => String::new(),
-        n => format!("{} {what}, ", grouped(n)),
-    };
-    count(UnadmittedState::Rejected, "rejected by their nodes")
-        + &count(UnadmittedState::Waiting, "waiting for nodes or claims")
-        + &count(UnadmittedState::NotCreated, "not created")
-}
-
-fn broken_rules(broken: &[BrokenRule]) -> Markup {
-    let broken: Vec<_> = broken.iter().filter(|pod| !pod.before).collect();
-    html! {
-        @if !broken.is_empty() {
-            section.card {
-                h2 { "Rules that break" }
-                ul.rows {
-                    @for pod in broken.iter().take(parts::MAX_SHOWN) {
-                        @for violation in &pod.violations {
-                            li { div { (pod.namespace) "/" (pod.name) " on " (violation.node) ": " (parts::verdict(&violation.verdict)) } }
-                        }
-                    }
-                }
-                (parts::more(broken.len(), "pod"))
-            }
-        }
-    }
-}
-
-fn evicted(evicted: &[EvictedPod]) -> Markup {
-    let units = EvictedPod::units(evicted);
-    let row = |unit: &&[EvictedPod]| {
-        let by = unit.first().map(EvictedPod::cause).unwrap_or_default();
-        vec![html! { (EvictedPod::name_of_unit(unit)) }, html! { (by) }]
-    };
-    parts::short_table(&counted(evicted.len(), "evicted pod"), &["Pod", "By"], (&units, "pod"), row)
-}
-
-fn moved_pods(moved: &[MovedPod]) -> Markup {
-    let row = |pod: &MovedPod| {
-        vec![
-            html! { (pod.namespace) "/" (pod.name) },
-            html! { (pod.from.as_deref().unwrap_or("none")) },
-            html! { (pod.to) },
-            parts::workload(&pod.namespace, pod.workload.as_deref()),
-        ]
-    };
-    let caption = counted(moved.len(), "moved pod");
-    parts::short_table(&caption, &["Pod", "From", "To", "Workload"], (moved, "pod"), row)
-}
-
 /// The loss of each domain in turn.
 fn losses(changed: &mut Changed, key: &str) -> Result<Markup, PageError> {
-    let LossesAfterChanges { losses, changes } = changed.lose_each_domain(key, |_, _| ());
-    if losses.domains.is_empty() {
+    let losses = changed.lose_each_domain(key, |_, _| ());
+    if losses.losses.domains.is_empty() {
         return Err(PageError::Parameter(format!("each={key}: no node has this label")));
     }
-    let row = |loss: &DomainLoss| {
-        let survives = if loss.survives { badge(Tone::Good, "yes") } else { badge(Tone::Bad, "no") };
-        let first = loss
-            .unplaced
-            .first()
-            .or(loss.unplaced_while_unreachable.first())
-            .map(|pod| format!("{}/{}: {}", pod.namespace, pod.name, pod.message));
-        let first = html! { (first.unwrap_or_default()) };
-        // The bars have the other numbers.
-        vec![
-            html! { (loss.domain) },
-            survives,
-            parts::number(loss.nodes),
-            parts::number(loss.unplaced.len().max(loss.unplaced_while_unreachable.len())),
-            first,
-        ]
-    };
-    let headers = ["Lost domain", "Survives", "Nodes", "Unplaced", "First unplaced pod"];
-    let n_survived = losses.domains.iter().filter(|loss| loss.survives).count();
-    let tone = if n_survived == losses.domains.len() { Tone::Good } else { Tone::Bad };
-    let line = html! { (n_survived) " of " (counted(losses.domains.len(), "domain")) " survived" };
-    let hint = html! { p.detail { "Each domain is lost on its own. It survives if each pod that is created again has a node afterwards." } };
-    let section: Section = pictures::losses_section(&losses);
-    Ok(html! {
-        (verdict(tone, &line, &hint))
-        @if changes.summary.unplaced.after > 0 {
-            p { "Before a domain is lost: " (with_before(changes.summary.unplaced, "unplaced")) "." }
-        }
-        (blocked(&changes.blocked))
-        (stuck_rollouts(&changes.stuck_rollouts))
-        (not_running(&changes.not_running))
-        (card(&section.name, &bars(&section)))
-        (parts::short_table(&format!("Loss of each domain of {key}"), &headers, (&losses.domains, "domain"), row))
-    })
+    let report = report::what_if::losses(&losses, parts::MAX_SHOWN);
+    let section = pictures::losses_section(&losses.losses);
+    Ok(html! { (report.verdict_card(true)) (card(&section.name, &bars(&section))) (report.cards(true)) })
 }
 
 #[cfg(test)]
@@ -371,16 +168,13 @@ mod tests {
             "/what-if?add-nodes=1&like=a-1&set-label=a-1-new-1+topology.kubernetes.io/zone%3Dc",
             &[
                 "0 pods moved, 1 newly placed, 2 unmoved",
-                "shop/web-3</th><td data-label=\"From\">none</td><td data-label=\"To\">a-1-new-1</td>",
+                "shop/web-3</th><td data-label=\"From\">&lt;none&gt;</td><td data-label=\"To\"><strong class=\"good\">a-1-new-1</strong></td>",
                 ">3 nodes, 3 pods, 0 pending</p>",
             ],
         );
         check("/what-if?scale=deploy/web%3D1", &["2 pods deleted by controllers"]);
         check("/what-if?place=pending", &["1 unplaced"]);
-        check(
-            "/what-if?each=zone",
-            &["Loss of each domain of topology.kubernetes.io/zone", "0 of 2 domains survived"],
-        );
+        check("/what-if?each=zone", &["0 of 2 domains survived", "<strong>b</strong> (1 node)"]);
     }
 
     #[test]
@@ -391,8 +185,8 @@ mod tests {
         state.allows_changes = true;
         let (_, page) = get(&mut state, "/what-if?drain=a-1");
         for text in [
-            "1 eviction that the API server refuses",
-            "data-label=\"Why\">blocked by PodDisruptionBudget web: 0 disruptions allowed</td>",
+            "Evictions that the API server refuses",
+            "<strong class=\"bad\">blocked by PodDisruptionBudget web: 0 disruptions allowed</strong>",
             "1 eviction of this list would be refused",
             "1 unplaced, 1 of them before, 0 evicted, 0 with broken rules, 1 eviction blocked",
             "Before and after the changes",
@@ -403,7 +197,9 @@ mod tests {
         let form =
             form_urlencoded::Serializer::new(String::new()).append_pair("manifest", &deployment).finish();
         let page = respond(&mut state, &Request { path: "/what-if", query: "", form: Some(&form) }).body;
-        for text in ["1 rollout that does not complete", "Deployment shop/web", "1 rollout stuck"] {
+        for text in
+            ["the rollout is <strong class=\"bad\">stuck</strong>", "Deployment shop/web", "1 rollout stuck"]
+        {
             assert!(page.contains(text), "{text}: {page}");
         }
     }
@@ -449,13 +245,8 @@ mod tests {
         let request = Request { path: "/what-if", query: "", form: Some(&form) };
         let response = respond(&mut state(&cluster()), &request);
         assert_eq!(response.status, 200);
-        assert!(
-            response
-                .body
-                .contains("shop/web-3</th><td data-label=\"From\">none</td><td data-label=\"To\">c-1</td>"),
-            "{}",
-            response.body
-        );
+        let moved = "shop/web-3</th><td data-label=\"From\">&lt;none&gt;</td><td data-label=\"To\"><strong class=\"good\">c-1</strong>";
+        assert!(response.body.contains(moved), "{}", response.body);
         assert!(response.body.contains("kind: Node, metadata: {name: c-1"), "{}", response.body);
         let request = Request { form: Some("manifest=%7B%7D%7D"), ..request };
         let response = respond(&mut state(&cluster()), &request);

@@ -19,9 +19,6 @@ pub struct Server {
 
 impl Server {
     /// Starts `berth ARGS` and waits until it has written its kubeconfig to this directory. Also returns how to connect.
-    ///
-    /// # Errors
-    /// The process cannot be started or ends.
     pub fn start(args: &[&str], directory: &TemporaryDir) -> Result<(Server, Options), BenchError> {
         let kubeconfig = directory.path().join("kubeconfig");
         let command = args.join(" ");
@@ -47,9 +44,6 @@ impl Server {
     }
 
     /// Starts `berth ARGS` without waiting.
-    ///
-    /// # Errors
-    /// The process cannot be started.
     pub fn spawn(args: &[&str]) -> Result<Server, BenchError> {
         let command = args.join(" ");
         let spawned = Command::new(program()?).args(args).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
@@ -94,9 +88,6 @@ pub fn temporary_dir() -> Result<TemporaryDir, BenchError> {
 }
 
 /// The program `berth`: the one that BERTH_BIN names, or the one beside this program.
-///
-/// # Errors
-/// There is none.
 pub fn program() -> Result<PathBuf, BenchError> {
     let program = match std::env::var_os("BERTH_BIN") {
         Some(path) => PathBuf::from(path),

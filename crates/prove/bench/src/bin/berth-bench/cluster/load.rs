@@ -60,18 +60,12 @@ where
 }
 
 /// Creates an object.
-///
-/// # Errors
-/// The request fails.
 pub async fn post(client: &Client, path: &str, object: &Value) -> Result<(), CallError> {
     let request = call::with_json(Method::POST, path, object);
     call::send(client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await.map(drop)
 }
 
 /// Creates `n` objects, each made when its turn comes; calls `progress` with the number of created ones.
-///
-/// # Errors
-/// A request fails.
 pub async fn create_each(
     client: &Client,
     n: usize,

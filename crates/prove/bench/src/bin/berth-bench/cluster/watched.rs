@@ -50,9 +50,6 @@ impl Watched {
     }
 
     /// Waits until the objects meet a condition.
-    ///
-    /// # Errors
-    /// They do not in time.
     pub async fn until(
         &mut self,
         what: &str,
@@ -69,9 +66,6 @@ impl Watched {
 }
 
 /// Waits for a future.
-///
-/// # Errors
-/// It does not complete in time.
 pub async fn within<T>(
     timeout: Duration,
     what: &str,

@@ -82,9 +82,6 @@ impl Loaded {
     }
 
     /// Starts the API server again, after it was killed.
-    ///
-    /// # Errors
-    /// The API server cannot be started.
     pub async fn restart_server(&mut self) -> Result<(), BenchError> {
         self.server.kill();
         (self.server, self.options) = start_server(&self.directory)?;
@@ -93,9 +90,6 @@ impl Loaded {
     }
 
     /// Creates more pending pods.
-    ///
-    /// # Errors
-    /// The API server rejects a request.
     pub async fn add_pods(&self, n: usize) -> Result<(), BenchError> {
         let (templates, n_pods) = (self.templates.clone(), self.n_pods);
         create_each(&self.client, n, N_CREATORS, &|_| (), move |i| pending_pod(&templates, n_pods + i))

@@ -38,9 +38,6 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// Starts one.
-    ///
-    /// # Errors
-    /// The process cannot be started.
     pub fn start(bind: &Bind, kubeconfig: &Path) -> Result<Scheduler, BenchError> {
         // The port is free again when the listener is dropped.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
@@ -83,9 +80,6 @@ async fn sample(cluster: &Loaded, scheduler: &Scheduler) -> Sample {
 }
 
 /// Runs the scheduler until it has bound all pods, or makes no more progress.
-///
-/// # Errors
-/// A process cannot be started.
 pub async fn run(bind: &Bind, cluster: &Loaded, progress: &dyn Fn(usize)) -> Result<Run, BenchError> {
     let scheduler = Scheduler::start(bind, &cluster.kubeconfig())?;
     let begin = Instant::now();

@@ -35,9 +35,6 @@ struct Spec {
 }
 
 /// The pods with nodes, in an order in which they may have been decided.
-///
-/// # Errors
-/// They cannot be listed.
 pub async fn read(
     seed: u64,
     client: &Client,

@@ -6,8 +6,7 @@ use super::eviction_limiter::MAX_BYTES;
 use super::times::{after, before, millis, of_millis};
 use super::*;
 
-#[path = "shared_tests.rs"]
-mod shared_tests;
+mod shared;
 
 const TERM: &str = "spec.affinity.nodeAffinity.requiredDuringSchedulingRequiredDuringExecution";
 

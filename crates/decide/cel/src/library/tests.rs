@@ -1,6 +1,6 @@
 //! The functions, by the examples of their documentation.
 
-use super::*;
+use crate::{Program, Value};
 
 /// The value of an expression without variables, as text.
 fn value(text: &str) -> String {
