@@ -11,7 +11,7 @@ use berth_terminal::table::Table;
 const MAX_IMMOVABLE: usize = 10;
 
 pub fn write(out: &mut impl Write, plan: &Plan, request: &Request) -> io::Result<()> {
-    let Plan { moves, placed, after, immovable, left_out, is_exhaustive, .. } = plan;
+    let Plan { moves, placed, after, immovable, left_out, is_exhaustive, is_cut, .. } = plan;
     if moves.is_empty() && after.get(&Goal::Defragment).is_some_and(|unplaced| *unplaced > 0.0) {
         writeln!(out, "{BOLD}No moves make room{BOLD:#}")?;
     } else if moves.is_empty() {
@@ -47,7 +47,13 @@ pub fn write(out: &mut impl Write, plan: &Plan, request: &Request) -> io::Result
         table.row([goal.name().into(), before, after, best]);
     }
     table.write(out, "")?;
-    if !*is_exhaustive {
+    if *is_cut {
+        writeln!(
+            out,
+            "{DIM}the search ended at its limit of {} steps of work: a better plan may exist{DIM:#}",
+            grouped(request.max_steps)
+        )?;
+    } else if !*is_exhaustive {
         writeln!(out, "{DIM}not all plans were compared: a better one may exist{DIM:#}")?;
     }
     if !placed.is_empty() {
