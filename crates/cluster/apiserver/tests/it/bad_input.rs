@@ -41,7 +41,7 @@ async fn raw(server: &ApiServer, text: &str) -> (u16, Value) {
     // The server may answer and close before it has read everything.
     let _ = stream.write_all(text.as_bytes()).await;
     let mut answer = Vec::new();
-    let _ = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.unwrap();
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap();
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
@@ -207,7 +207,7 @@ async fn slow_clients_time_out() {
     // The client sends nothing.
     let mut silent = TcpStream::connect(server.url().strip_prefix("https://").unwrap()).await.unwrap();
     let mut answer = Vec::new();
-    let read = tokio::time::timeout(Duration::from_secs(20), silent.read_to_end(&mut answer)).await.unwrap();
+    let read = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut answer)).await.unwrap();
     assert!(read.is_err() || answer.is_empty());
 }
 

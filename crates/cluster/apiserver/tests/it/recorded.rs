@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
-use std::time::Duration;
 
 use berth_api::feature_gates::{FeatureGates, GateSetting, KubernetesVersion};
 use flate2::read::GzDecoder;
@@ -169,7 +168,7 @@ async fn difference(
     let told = response.headers().get_all("warning").iter();
     let warnings: Vec<String> = told.map(|value| value.to_str().unwrap().to_owned()).collect();
     // A watch that should have been refused has no end.
-    let body = tokio::time::timeout(Duration::from_secs(10), response.into_body().collect_bytes()).await;
+    let body = tokio::time::timeout(PATIENCE, response.into_body().collect_bytes()).await;
     let bytes = body.map_or_else(|_| "no end".into(), Result::unwrap);
     let text = || serde_json::json!({"_text": String::from_utf8_lossy(&bytes)});
     let answer: Value = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());

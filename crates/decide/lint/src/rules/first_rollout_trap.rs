@@ -49,7 +49,9 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
                        rollout";
         if input.nodes.is_empty() {
             findings.add(&subject.object, path, message).severity(Severity::Info);
-        } else if let Trial::Blocked { message: reason, .. } = input.try_replacement(old, &new) {
+        } else if input.spend_placements(subject, old.len(), input.nodes.all().len())
+            && let Trial::Blocked { message: reason, .. } = input.try_replacement(old, &new)
+        {
             findings.add(&subject.object, path, format!("{message}, which cannot start: {reason}"));
         }
     }
