@@ -88,7 +88,16 @@ impl Continue {
             let token = Continue { revision, after, remaining: text.remaining, rows: text.rows, of: text.of };
             is_known.then_some(token)
         };
-        read().ok_or_else(|| Status::bad_request("continue key is not valid"))
+        read().ok_or_else(|| {
+            let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).unwrap_or_default();
+            let why = match bytes.first() {
+                Some(first) if *first != b'{' => {
+                    format!(": invalid character {:?} looking for beginning of value", char::from(*first))
+                }
+                _ => String::new(),
+            };
+            Status::bad_request(format!("invalid continue token: continue key is not valid{why}"))
+        })
     }
 }
 
@@ -159,8 +168,10 @@ fn page(
     let resource = stored(info)?;
     let limit = query.number("limit")?.filter(|limit| *limit > 0);
     let requested = resource_version(query)?;
+    // As the cache of kube-apiserver, which answers with all.
+    let limit = limit.filter(|_| requested != Some(0) || !query.get("continue").is_empty());
     query.number("timeoutSeconds")?;
-    if query.get("sendInitialEvents") == "true" {
+    if query.flag("sendInitialEvents") == Some(true) {
         let why = "Forbidden: sendInitialEvents is forbidden for list".to_owned();
         return Err(Status::invalid_options(
             "ListOptions",

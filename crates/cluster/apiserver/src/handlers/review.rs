@@ -11,7 +11,7 @@ use super::api::Api;
 use super::reply::Reply;
 use super::sent;
 use crate::authn::API_AUDIENCE;
-use crate::request::{ApiRequest, Attributes, Cause, Status, User, refusal};
+use crate::request::{ApiRequest, Attributes, Cause, Status, User};
 
 /// Makes the status of a review from its content.
 type Review = fn(&Api, &ApiRequest, &mut Value) -> Result<Value, Box<Status>>;
@@ -31,7 +31,7 @@ static REVIEWS: [(&Resource, Review); 6] = [
 /// The review is malformed.
 pub fn review(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let resource = request.info.resource;
-    let mut review = sent::parse_object(&request.headers, &request.body)?;
+    let mut review = sent::parse_object(&request.headers, &request.body, resource.kind)?;
     sent::agree_with_path(request, resource.group, resource.version, resource.kind, &mut review)?;
     let (_, status_of) =
         REVIEWS.iter().find(|(of, _)| std::ptr::eq(*of, resource)).ok_or_else(Status::method_not_allowed)?;
@@ -100,11 +100,7 @@ fn access_status(api: &Api, user: &User, spec: &Value) -> Result<Value, Box<Stat
         path: text(path, "path"),
         selected_node: selected_node(&resource["fieldSelector"]["requirements"]),
     };
-    Ok(if api.authorizer.allows(user, &what) {
-        json!({"allowed": true})
-    } else {
-        json!({"allowed": false, "reason": refusal(user, &what)})
-    })
+    Ok(json!({"allowed": api.authorizer.allows(user, &what)}))
 }
 
 /// The node that the field selector of an access review requires.
@@ -132,18 +128,17 @@ fn rules_status(api: &Api, user: &User, spec: &Value) -> Result<Value, Box<Statu
 }
 
 fn token_status(api: &Api, _request: &ApiRequest, spec: &mut Value) -> Result<Value, Box<Status>> {
+    if text(spec, "token").is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
     let requested = spec["audiences"].as_array().map_or(&[][..], Vec::as_slice);
     let requested: Vec<&str> = requested.iter().filter_map(Value::as_str).collect();
     let audiences = if requested.is_empty() { &[API_AUDIENCE][..] } else { &requested };
     let valid = api.authenticator.authenticate(text(spec, "token"), audiences);
-    if let Some(spec) = spec.as_object_mut() {
-        // The response does not repeat the token.
-        spec.remove("token");
-    }
     Ok(match valid {
         Some((user, audiences)) => {
             json!({"authenticated": true, "user": user.info(), "audiences": audiences})
         }
-        None => json!({"error": "the token is not valid for these audiences", "user": {}}),
+        None => json!({"error": "invalid bearer token", "user": {}}),
     })
 }

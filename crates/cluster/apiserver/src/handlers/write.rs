@@ -34,14 +34,16 @@ pub async fn create(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status
     let dry_run = is_dry_run(&request.query, "CreateOptions")?;
     let mut warnings = Vec::new();
     let value = read(request, &mut warnings)?;
-    let object = create_object(api, request, resource, value, dry_run, &mut warnings).await?;
-    Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings))
+    match create_object(api, request, resource, value, dry_run, &mut warnings).await {
+        Ok(object) => Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings)),
+        Err(status) => Err(status.with_warnings(warnings)),
+    }
 }
 
 /// The object of the request, in its stored form.
 fn read(request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value, Box<Status>> {
     let RequestInfo { resource, .. } = request.info;
-    let mut sent = parse_strictly(&request.headers, &request.body)?;
+    let mut sent = parse_strictly(&request.headers, &request.body, request.info.sent_kind().2)?;
     agree_with_path(request, resource.group, resource.version, resource.kind, &mut sent.value)?;
     fields::read(request, request.info.sent_kind(), &mut sent.value, &sent.duplicates, warnings)?;
     Ok(convert::stored_value(resource, sent.value))

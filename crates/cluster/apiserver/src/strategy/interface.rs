@@ -136,8 +136,9 @@ pub trait Strategy: Sync {
         let mut causes = Causes::default();
         metadata::validate(self.name_problems(metadata::name(value)), value, &mut causes);
         self.validate(context, value, &mut causes);
+        causes.refuse(resource, value)?;
         warnings.extend(self.warnings(value));
-        causes.refuse(resource, value)
+        Ok(())
     }
 
     /// The objects that exist with every object of this name, such as the service account of a namespace.

@@ -268,6 +268,26 @@ pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) 
     validate_owners(value, causes);
 }
 
+/// Drops owners that equal an earlier one, with a warning.
+pub fn drop_repeated_owners(value: &mut Value) -> Option<String> {
+    let owners = value.pointer_mut("/metadata/ownerReferences")?.as_array_mut()?;
+    let (mut kept, mut repeated): (Vec<Value>, Vec<String>) = Default::default();
+    for owner in owners.drain(..) {
+        match kept.contains(&owner) {
+            true => repeated.push(text(&owner, "/uid").to_owned()),
+            false => kept.push(owner),
+        }
+    }
+    *owners = kept;
+    (!repeated.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject \
+             such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        )
+    })
+}
+
 pub fn validate_owners(value: &Value, causes: &mut Causes) {
     let metadata = &value["metadata"];
     let owners = items(metadata, "ownerReferences");

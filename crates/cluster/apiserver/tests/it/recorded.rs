@@ -60,7 +60,7 @@ impl Normal {
             time: regex(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?"),
             uid: regex("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
             version: regex(
-                r"(Too large resource version: \d+, current: |ResourceVersion in object meta: )\d+",
+                r"(Too large resource version: \d+, current: |ResourceVersion in object meta: |ResourceVersion in record \()\d+",
             ),
             age: regex(r"^\d+(s|m|h|d)\d*s?$"),
             today: jiff::Timestamp::now().to_string()[..10].to_owned(),
@@ -75,6 +75,7 @@ impl Normal {
                     let is_in = |parents: &[&str]| parents.iter().any(|parent| path.ends_with(parent));
                     let value = match name.as_str() {
                         "resourceVersion" if is_in(&["metadata"]) && value != "" => "<rv>".into(),
+                        "continue" if is_in(&["metadata"]) && value != "" => "<continue>".into(),
                         "uid" if is_in(&["metadata", "details"]) && value != "" => "<uid>".into(),
                         "cells" if path.ends_with("rows[]") => self.cells(value),
                         _ => self.of(value, &format!("{path}.{name}")),

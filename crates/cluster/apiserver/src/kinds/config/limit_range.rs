@@ -14,7 +14,11 @@ use crate::kinds::prelude::*;
 
 pub static STRATEGY: Typed = Typed {
     complete: default_amounts,
-    check: |range, causes| validate(&range["spec"], causes),
+    check: |range, causes| {
+        // Its own message says so.
+        causes.0.retain(|cause| !cause.field.ends_with("].type"));
+        validate(&range["spec"], causes);
+    },
     ..Typed::new(&LIMIT_RANGES)
 };
 

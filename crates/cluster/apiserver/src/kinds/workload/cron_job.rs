@@ -4,7 +4,6 @@ use berth_api::syntax::cron::{Schedule, time_zone};
 
 use super::job::RESTART_POLICIES;
 use super::shared;
-use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 use crate::strategy::template;
 
@@ -23,6 +22,11 @@ impl Strategy for CronJob {
         if let Some(pod) = value.pointer_mut("/spec/jobTemplate/spec/template/spec") {
             template::default_spec(pod);
         }
+    }
+
+    fn warnings(&self, value: &Value) -> Vec<String> {
+        let job = &value["spec"]["jobTemplate"]["spec"];
+        shared::template_warnings(&job["template"], "spec.jobTemplate.spec.template.")
     }
 
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {

@@ -32,10 +32,7 @@ fn default_job(spec: &mut Map<String, Value>) {
     default(spec, "suspend", false);
     let replacement = if said(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     default_text(spec, "podReplacementPolicy", replacement);
-    // Absent means false; once set, false is written.
-    if !said(spec, "manualSelector") {
-        spec.remove("manualSelector");
-    }
+    default(spec, "manualSelector", false);
 }
 
 /// Gives a new Job its selector and the labels that it selects.
@@ -174,6 +171,8 @@ fn validate_success_policy(policy: &Value, causes: &mut Causes) {
 fn validate_job_update(new: &Value, old: &Value, causes: &mut Causes) {
     if new["template"] != old["template"] && old["suspend"] != true {
         causes.immutable("spec.template", &Value::from("..."));
+    } else if fixed_template(new) != fixed_template(old) {
+        causes.immutable("spec.template.spec", &new["template"]["spec"]);
     }
     for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy"] {
         causes.unchanged(&format!("spec.{field}"), &new[field], &old[field]);
@@ -190,6 +189,27 @@ fn validate_job_update(new: &Value, old: &Value, causes: &mut Causes) {
     if new["completions"] != old["completions"] && new["completionMode"] != "Indexed" {
         causes.immutable("spec.completions", &new["completions"]);
     }
+}
+
+/// What of the pods does not change while the Job is suspended: all but what schedules them, and their resources.
+fn fixed_template(spec: &Value) -> Value {
+    let mut pod = spec["template"]["spec"].clone();
+    if let Some(fields) = pod.as_object_mut() {
+        ["nodeSelector", "tolerations", "schedulingGates"]
+            .iter()
+            .for_each(|field| drop(fields.remove(*field)));
+        let affinity = fields.get_mut("affinity").and_then(Value::as_object_mut);
+        affinity.and_then(|affinity| affinity.remove("nodeAffinity"));
+        if fields.get("affinity").is_some_and(is_empty) {
+            fields.remove("affinity");
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        for container in items_mut(&mut pod, list).iter_mut().filter_map(Value::as_object_mut) {
+            container.remove("resources");
+        }
+    }
+    pod
 }
 
 pub const COLUMNS: &[Column] = &[
