@@ -13,7 +13,7 @@ use super::read_options::{filter, include_object, resource_version, too_large};
 use super::reply::Reply;
 use super::{body, convert};
 use crate::kinds;
-use crate::request::{ApiRequest, Cause, Form, Query, RequestInfo, Status, choose};
+use crate::request::{ApiRequest, Cause, Form, Query, RequestInfo, Status, choose, wrong_form};
 use crate::store::{Filter, Page, Position};
 use crate::table;
 
@@ -131,13 +131,16 @@ pub fn list(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
         if let Some(remaining) = next.remaining {
             metadata["remainingItemCount"] = Value::from(remaining);
         }
+    } else if resource.custom.is_some() && form == Form::Plain {
+        metadata["continue"] = "".into();
     }
     let head = |kind: &str, api_version: &str| {
         format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#)
     };
     let objects = page.objects;
     let body = match form {
-        Form::PartialMetadata => {
+        Form::PartialMetadata => return Err(wrong_form(resource, true)),
+        Form::PartialMetadataList => {
             let head = head("PartialObjectMetadataList", "meta.k8s.io/v1");
             body::list(head, objects, |object, out| object.write_partial(out))
         }

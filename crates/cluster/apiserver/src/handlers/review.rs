@@ -20,7 +20,10 @@ static REVIEWS: [(&Resource, Review); 6] = [
     (&SELF_SUBJECT_REVIEWS, |_, request, _| Ok(json!({"userInfo": request.user.info()}))),
     (&TOKEN_REVIEWS, token_status),
     (&SELF_SUBJECT_RULES_REVIEWS, |api, request, spec| rules_status(api, &request.user, spec)),
-    (&SELF_SUBJECT_ACCESS_REVIEWS, |api, request, spec| access_status(api, &request.user, spec)),
+    (&SELF_SUBJECT_ACCESS_REVIEWS, |api, request, spec| {
+        check(spec, false)?;
+        access_status(api, &request.user, spec)
+    }),
     (&SUBJECT_ACCESS_REVIEWS, subject_access_status),
     (&LOCAL_SUBJECT_ACCESS_REVIEWS, subject_access_status),
 ];
@@ -44,52 +47,56 @@ fn subject_access_status(api: &Api, request: &ApiRequest, spec: &mut Value) -> R
     let namespace = &spec["resourceAttributes"]["namespace"];
     if resource.namespaced && namespace.as_str().unwrap_or_default() != request.info.namespace {
         let field = "spec.resourceAttributes.namespace";
-        return Err(invalid(resource.kind, field, namespace, "must match metadata.namespace"));
+        return Err(invalid(vec![cause(field, namespace, "must match metadata.namespace")]));
     }
-    access_status(api, &subject(spec, resource.kind)?, spec)
+    check(spec, true)?;
+    access_status(api, &subject(spec), spec)
 }
 
 fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value[field].as_str().unwrap_or_default()
 }
 
-fn invalid(kind: &str, field: &str, value: &Value, why: &str) -> Box<Status> {
-    let cause = Cause {
-        reason: "FieldValueInvalid".to_owned(),
-        message: format!("Invalid value: {value}: {why}"),
-        field: field.to_owned(),
-    };
-    Status::invalid_kind("authorization.k8s.io", kind, "", vec![cause])
+fn cause(field: &str, value: &Value, why: &str) -> Cause {
+    let message = format!("Invalid value: {value}: {why}");
+    Cause { reason: "FieldValueInvalid".to_owned(), message, field: field.to_owned() }
 }
 
-fn subject(spec: &Value, kind: &str) -> Result<User, Box<Status>> {
+/// kube-apiserver does not name the kind.
+fn invalid(causes: Vec<Cause>) -> Box<Status> {
+    Status::invalid_kind("authorization.k8s.io", "", "", causes)
+}
+
+/// What is asked, and of whom.
+fn check(spec: &Value, has_subject: bool) -> Result<(), Box<Status>> {
+    let mut causes = Vec::new();
+    if spec["resourceAttributes"].is_object() == spec["nonResourceAttributes"].is_object() {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        causes.push(cause("spec", &Value::Null, why));
+    }
+    let is_named =
+        !text(spec, "user").is_empty() || spec["groups"].as_array().is_some_and(|all| !all.is_empty());
+    if has_subject && !is_named {
+        causes.push(cause("spec.user", &"".into(), "at least one of user or group must be specified"));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(invalid(causes)) }
+}
+
+fn subject(spec: &Value) -> User {
     let texts = |values: &Value| -> Vec<String> {
         values.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let extra = spec["extra"].as_object().into_iter().flatten();
-    let user = User {
+    User {
         name: text(spec, "user").to_owned(),
         uid: text(spec, "uid").to_owned(),
         groups: texts(&spec["groups"]),
         extra: extra.map(|(key, values)| (key.clone(), texts(values))).collect(),
-    };
-    if user.name.is_empty() && user.groups.is_empty() {
-        return Err(invalid(
-            kind,
-            "spec.user",
-            &Value::from(""),
-            "at least one of user or group must be specified",
-        ));
     }
-    Ok(user)
 }
 
 fn access_status(api: &Api, user: &User, spec: &Value) -> Result<Value, Box<Status>> {
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
-    if resource.is_object() == path.is_object() {
-        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        return Err(invalid("SelfSubjectAccessReview", "spec", &json!({}), why));
-    }
     let what = Attributes {
         verb: text(if resource.is_object() { resource } else { path }, "verb"),
         group: text(resource, "group"),

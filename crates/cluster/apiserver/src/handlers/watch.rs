@@ -293,7 +293,9 @@ impl Watcher {
 
     fn write(&mut self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
         match self.form {
-            Form::PartialMetadata => write_frame(chunk, event_type, |out| object.write_partial(out)),
+            Form::PartialMetadata | Form::PartialMetadataList => {
+                write_frame(chunk, event_type, |out| object.write_partial(out))
+            }
             Form::Table => {
                 let value = convert::row_value(self.shown, object);
                 let included = convert::included(self.shown, object, self.include);
@@ -326,7 +328,9 @@ impl Watcher {
         let bookmark =
             json!({"kind": self.shown.kind, "apiVersion": self.shown.api_version(), "metadata": metadata});
         match self.form {
-            Form::PartialMetadata => return line("BOOKMARK", &partial.to_string()),
+            Form::PartialMetadata | Form::PartialMetadataList => {
+                return line("BOOKMARK", &partial.to_string());
+            }
             Form::Plain => return line("BOOKMARK", &bookmark.to_string()),
             Form::Table => {}
         }

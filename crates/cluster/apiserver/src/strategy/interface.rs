@@ -134,7 +134,7 @@ pub trait Strategy: Sync {
         warnings: &mut Vec<String>,
     ) -> Result<(), Box<Status>> {
         let mut causes = Causes::default();
-        metadata::validate(self.name_problems(metadata::name(value)), value, &mut causes);
+        metadata::validate(resource, &|name| self.name_problems(name), value, &mut causes);
         self.validate(context, value, &mut causes);
         causes.refuse(resource, value)?;
         warnings.extend(self.warnings(value));

@@ -232,13 +232,23 @@ pub fn add_labels(existing: &mut Value, labels: &Map<String, Value>) {
 }
 
 /// Validates name, labels, annotations and owners.
-pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) {
+pub fn validate(
+    resource: &Resource,
+    name_problems: &dyn Fn(&str) -> Vec<String>,
+    value: &Value,
+    causes: &mut Causes,
+) {
     let metadata = &value["metadata"];
-    let name = text(metadata, "/name");
+    let (name, prefix) = (text(metadata, "/name"), text(metadata, "/generateName"));
+    if !prefix.is_empty() {
+        // The prefix itself may end with a character that a name must not end with.
+        let stem = prefix.strip_suffix('-').map_or_else(|| prefix.to_owned(), |stem| format!("{stem}a"));
+        causes.problems("metadata.generateName", &prefix.into(), name_problems(&stem));
+    }
     if name.is_empty() {
         causes.required("metadata.name", "name or generateName is required");
     } else {
-        causes.problems("metadata.name", &metadata["name"], name_problems);
+        causes.problems("metadata.name", &metadata["name"], name_problems(name));
     }
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
         causes.problems("metadata.labels", &Value::from(key.as_str()), syntax::label_key(key));
@@ -266,6 +276,14 @@ pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) 
         });
     }
     validate_owners(value, causes);
+    for (i, finalizer) in items(metadata, "finalizers").iter().enumerate() {
+        let name = text(finalizer, "");
+        let is_plain = resource.custom.is_none() && !name.contains('/') && syntax::label_key(name).is_empty();
+        if is_plain && !["foregroundDeletion", "kubernetes", "orphan"].contains(&name) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            causes.invalid(&format!("metadata.finalizers[{i}]"), finalizer, why);
+        }
+    }
 }
 
 /// Drops owners that equal an earlier one, with a warning.

@@ -4,7 +4,7 @@
 //! printed: `PATH OURS THEIRS`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Result, Write};
 use std::time::Duration;
 
 use berth_api::feature_gates::{FeatureGates, GateSetting, KubernetesVersion};
@@ -140,6 +140,28 @@ fn filled(text: &str, grabbed: &BTreeMap<String, String>) -> String {
         .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{{{name}}}}}"), value))
 }
 
+/// The text of an object as it was sent: errors quote it.
+fn spaced(object: &Value) -> String {
+    struct Spaced;
+    impl serde_json::ser::Formatter for Spaced {
+        fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> Result<()> {
+            if first { Ok(()) } else { writer.write_all(b", ") }
+        }
+
+        fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> Result<()> {
+            if first { Ok(()) } else { writer.write_all(b", ") }
+        }
+
+        fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> Result<()> {
+            writer.write_all(b": ")
+        }
+    }
+    let mut text = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut text, Spaced);
+    serde::Serialize::serialize(object, &mut serializer).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
 /// What differs from the recorded answer: `PATH OURS THEIRS`.
 async fn difference(
     client: &Client,
@@ -150,7 +172,7 @@ async fn difference(
     let body = match &recorded.body {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
-        object => object.to_string(),
+        object => spaced(object),
     };
     let mut request = Request::builder()
         .method(recorded.method.parse::<Method>().unwrap())
@@ -171,7 +193,7 @@ async fn difference(
     let warnings: Vec<String> = told.map(|value| value.to_str().unwrap().to_owned()).collect();
     // A watch that should have been refused has no end.
     let body = tokio::time::timeout(Duration::from_secs(10), response.into_body().collect_bytes()).await;
-    let bytes = body.map_or_else(|_| "no end".into(), Result::unwrap);
+    let bytes = body.map_or_else(|_| "no end".into(), std::result::Result::unwrap);
     let text = || serde_json::json!({"_text": String::from_utf8_lossy(&bytes)});
     let answer: Value = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
     for (name, path) in &recorded.grab {

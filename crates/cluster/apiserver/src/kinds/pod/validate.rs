@@ -158,7 +158,8 @@ pub fn sort_causes(from: usize, path: &str, causes: &mut Causes) {
                 index.unwrap_or(0),
                 rank(CONTAINER_ORDER, parts.next().unwrap_or_default()),
             ),
-            false => (rank(ORDER, first), 0, 0),
+            // The name of a volume comes after its source.
+            false => (rank(ORDER, first), index.unwrap_or(0), usize::from(parts.next() == Some("name"))),
         }
     });
 }
@@ -229,7 +230,7 @@ pub fn spec_warnings(spec: &Value) -> Vec<String> {
             let source = if *source == "storageos" { "storageOS" } else { source };
             format!("spec.volumes[{i}].{source}: {why}")
         }));
-        if volume["projected"].is_object() && items(&volume["projected"], "sources").is_empty() {
+        for _ in items(&volume["projected"], "sources").iter().filter(|source| is_empty(source)) {
             warnings.push(format!("volume {} (Projected) has no sources provided", volume["name"]));
         }
     }

@@ -399,8 +399,8 @@ fn trust_bundle(bundle: &Value, path: &str, causes: &mut Causes) {
             let why = "labelSelector must be unset if name is specified";
             causes.invalid(&field("labelSelector"), &bundle["labelSelector"], why);
         }
-        (Some(_), None) => {}
-        (None, Some(_)) => validate_label_selector(&field("labelSelector"), &bundle["labelSelector"], causes),
+        _ => {}
     }
+    validate_label_selector(&field("labelSelector"), &bundle["labelSelector"], causes);
     apply(bundle, path, &[("path", &[REQUIRED, Text(file_path)]), ("user", &[ID])], causes);
 }

@@ -1,7 +1,8 @@
 //! Priorities, pod groups and devices.
 
-mod composite_pod_group;
 mod device;
+pub mod group_forms;
+mod groups;
 mod pod_group;
 mod priority_class;
 mod workload;
@@ -19,9 +20,11 @@ kinds! {
     RESOURCE_CLAIM_TEMPLATES: device::CLAIM_TEMPLATE, &[NAME, AGE];
     RESOURCE_SLICES: device::Slice, device::SLICE_COLUMNS, has_generation: true;
     PRIORITY_CLASSES: priority_class::PriorityClass, priority_class::COLUMNS;
-    COMPOSITE_POD_GROUPS: composite_pod_group::COMPOSITE_POD_GROUP, composite_pod_group::COLUMNS, has_generation: true, needs_version: true;
-    POD_GROUPS: pod_group::POD_GROUP, pod_group::COLUMNS, needs_version: true;
-    POD_GROUPS_V1BETA1: NoRules, pod_group::COLUMNS, needs_version: true;
-    WORKLOADS: workload::WORKLOAD, DEFAULT, needs_version: true;
-    WORKLOADS_V1BETA1: NoRules, DEFAULT, needs_version: true;
+    COMPOSITE_POD_GROUPS: groups::GROUPS, pod_group::COLUMNS, needs_version: true;
+    POD_GROUPS: NoRules, pod_group::COLUMNS, needs_version: true;
+    POD_GROUPS_V1ALPHA3: NoRules, pod_group::COLUMNS, needs_version: true;
+    POD_GROUPS_V1BETA1: groups::PODS, pod_group::COLUMNS, needs_version: true;
+    WORKLOADS: NoRules, &[NAME, AGE], needs_version: true;
+    WORKLOADS_V1ALPHA3: NoRules, &[NAME, AGE], needs_version: true;
+    WORKLOADS_V1BETA1: groups::Workload, &[NAME, AGE], needs_version: true;
 }
