@@ -92,6 +92,7 @@ pub fn keep_fixed(
         take(&mut kept, new, "status");
         let fields: &[&str] = match resource.plural {
             _ if resource.custom.is_some() => &["managedFields"],
+            "podgroups" | "compositepodgroups" | "devicetaintrules" => &["managedFields"],
             "deployments" => &["managedFields", "annotations"],
             _ => &["managedFields", "labels", "annotations"],
         };
@@ -362,8 +363,8 @@ pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
         items(&new["metadata"], "finalizers").iter().filter(|finalizer| !old.contains(finalizer)).collect();
     if !added.is_empty() {
         let detail = format!(
-            "no new finalizers can be added if the object is being deleted, found new finalizers {}",
-            serde_json::json!(added)
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+            added.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         );
         causes.forbidden("metadata.finalizers", &detail);
     }

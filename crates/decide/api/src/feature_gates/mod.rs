@@ -180,7 +180,7 @@ pub struct FeatureGates {
 }
 
 /// Gates of kinds and fields that only the API server reads: without them, it does not serve the kind, and drops the field.
-pub const API_GATES: [&str; 9] = [
+pub const API_GATES: [&str; 11] = [
     "DRADerivedAttributes",
     "DRADeviceCompatibilityGroups",
     "DRAListTypeAttributes",
@@ -188,8 +188,10 @@ pub const API_GATES: [&str; 9] = [
     "DRAPartitionableDevicesType",
     "EmptyDirVolumeMode",
     "EvictionRequestAPI",
+    "GenericWorkload",
     "InPlacePodVerticalScalingMemoryBackedVolumes",
     "InPlacePodVerticalScalingSchedulerPreemption",
+    "TopologyAwareWorkloadScheduling",
 ];
 
 impl Default for FeatureGates {

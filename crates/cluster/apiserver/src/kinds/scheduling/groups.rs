@@ -29,8 +29,9 @@ const PREEMPTION: &str = "preemptionPolicy";
 const TEMPLATES: &str = "podGroupTemplates";
 const COMPOSITES: &str = "compositePodGroupTemplates";
 
-const CONSTRAINTS: &[Rule] = &[Object(&[("", &[Check(topology)])])];
-const DISRUPTION: &[Rule] = &[Check(|mode, path, causes| causes.one_member(path, mode, &["single", "all"]))];
+pub const CONSTRAINTS: &[Rule] = &[Object(&[("", &[Check(topology)])])];
+pub const DISRUPTION: &[Rule] =
+    &[Check(|mode, path, causes| causes.one_member(path, mode, &["single", "all"]))];
 const CLASS: &[Rule] = &[Name(syntax::dns_subdomain)];
 const PRIORITY: &[Rule] = &[Number(i64::MIN, MAX_PRIORITY, "must be less than or equal to 1000000000")];
 const PREEMPTION_POLICY: &[Rule] = &[OneOf(&["Never", "PreemptLowerPriority"])];
@@ -146,7 +147,7 @@ fn named<'v>(list: &'v Value, path: &str, max: usize, causes: &mut Causes) -> &'
     items
 }
 
-fn claims(list: &Value, path: &str, causes: &mut Causes) {
+pub fn claims(list: &Value, path: &str, causes: &mut Causes) {
     for (i, claim) in named(list, path, MAX_CLAIMS, causes).iter().enumerate() {
         let path = format!("{path}[{i}]");
         causes.one_member(&path, claim, &["resourceClaimName", "resourceClaimTemplateName"]);
@@ -280,7 +281,9 @@ pub static GROUPS: Group = Group {
 impl Group {
     fn complete(&self, context: &Context<'_>, group: &mut Value, old: &Value) {
         let gates = context.feature_gates;
-        remove_gated(gates, &mut group["spec"], &old["spec"]);
+        if object(group, "spec").is_some() {
+            remove_gated(gates, &mut group["spec"], &old["spec"]);
+        }
         if let Some(spec) =
             object(group, "spec").filter(|_| gates.pod_group_preemption_policy && !is_old(context))
         {
@@ -406,7 +409,9 @@ pub struct Workload;
 
 impl Strategy for Workload {
     fn prepare_create(&self, context: &Context<'_>, workload: &mut Value) {
-        remove_gated(context.feature_gates, &mut workload["spec"], &Value::Null);
+        if object(workload, "spec").is_some() {
+            remove_gated(context.feature_gates, &mut workload["spec"], &Value::Null);
+        }
     }
 
     fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {

@@ -9,18 +9,18 @@ mod workload;
 
 use berth_schema::resource::*;
 
-pub use self::pod_group::validate_union;
+pub use self::groups::{CONSTRAINTS, DISRUPTION, claims};
 use crate::kinds::kind::{NoRules, kinds};
 use crate::kinds::prelude::*;
 
 kinds! {
     DEVICE_CLASSES: device::CLASS, &[NAME, AGE], has_generation: true;
-    DEVICE_TAINT_RULES: device::TAINT_RULE, &[NAME, AGE], has_generation: true;
+    DEVICE_TAINT_RULES: device::TAINT_RULE, device::TAINT_RULE_COLUMNS, has_generation: true, needs_version: true;
     RESOURCE_CLAIMS: device::CLAIM, device::CLAIM_COLUMNS;
     RESOURCE_CLAIM_TEMPLATES: device::CLAIM_TEMPLATE, &[NAME, AGE];
     RESOURCE_SLICES: device::Slice, device::SLICE_COLUMNS, has_generation: true;
     PRIORITY_CLASSES: priority_class::PriorityClass, priority_class::COLUMNS;
-    COMPOSITE_POD_GROUPS: groups::GROUPS, pod_group::COLUMNS, needs_version: true;
+    COMPOSITE_POD_GROUPS: groups::GROUPS, pod_group::COMPOSITE_COLUMNS, needs_version: true;
     POD_GROUPS: NoRules, pod_group::COLUMNS, needs_version: true;
     POD_GROUPS_V1ALPHA3: NoRules, pod_group::COLUMNS, needs_version: true;
     POD_GROUPS_V1BETA1: groups::PODS, pod_group::COLUMNS, needs_version: true;

@@ -1,6 +1,6 @@
 //! PodGroups of Kubernetes 1.36, and the columns of all groups.
 
-use berth_api::object::group::{COMPOSITE_CONDITION, GROUP_CONDITIONS};
+use berth_api::object::group::GROUP_CONDITIONS;
 use berth_api::syntax;
 use berth_rules::admission::Priority;
 use berth_schema::resource::POD_GROUPS;
@@ -120,20 +120,26 @@ pub fn validate_union(value: &Value, fields: &[&str], path: &str, causes: &mut C
 const POLICY: Column = Column::text("Policy", "How its pods or groups are scheduled.", |row| {
     row.at("/spec/schedulingPolicy/gang").map_or("Basic", |_| "Gang").into()
 });
-const STATUS: Column = Column::text("Status", "Whether what it requires is scheduled.", |row| {
-    let conditions = GROUP_CONDITIONS.iter().chain([&COMPOSITE_CONDITION]);
-    let is_scheduled = |condition: &&Value| conditions.clone().any(|ty| condition["type"] == **ty);
-    let scheduled = row.list("/status/conditions").iter().find(is_scheduled);
-    scheduled.map_or_else(|| "Pending".into(), |condition| condition["reason"].clone())
+const WORKLOAD: Column = Column::text("Workload", "The Workload with its template.", |row| {
+    let names = ["/spec/workloadRef/workloadName", "/spec/podGroupTemplateRef/workload/workloadName"];
+    names.iter().find_map(|name| row.text(name)).unwrap_or(NONE).into()
 });
 
 pub const COLUMNS: &[Column] = &[
     NAME,
     POLICY,
-    Column::text("Workload", "The Workload with its template.", |row| {
-        let names = ["/spec/workloadRef/workloadName", "/spec/podGroupTemplateRef/workload/workloadName"];
-        names.iter().find_map(|name| row.text(name)).unwrap_or(UNSET).into()
+    WORKLOAD,
+    Column::text("Status", "Whether what it requires is scheduled.", |row| {
+        let of = |types: &[&str]| {
+            let conditions = row.list("/status/conditions").iter();
+            conditions.clone().find(|condition| types.iter().any(|ty| condition["type"] == *ty))
+        };
+        if let Some(disrupted) = of(&["DisruptionTarget"]) {
+            return disrupted["reason"].clone();
+        }
+        let scheduled = of(&GROUP_CONDITIONS).map(|condition| condition["status"] == "True");
+        scheduled.map_or("Pending", |is| if is { "Scheduled" } else { "Unschedulable" }).into()
     }),
-    STATUS,
     AGE,
 ];
+pub const COMPOSITE_COLUMNS: &[Column] = &[NAME, POLICY, WORKLOAD, AGE];

@@ -2,7 +2,7 @@
 
 use berth_api::syntax::cron::{Schedule, time_zone};
 
-use super::job::RESTART_POLICIES;
+use super::job::{RESTART_POLICIES, validate_scheduling};
 use super::shared;
 use crate::kinds::prelude::*;
 use crate::strategy::template;
@@ -62,6 +62,7 @@ impl Strategy for CronJob {
         shared::validate_numbers(job, &mut of_job);
         validate_label_selector("spec.selector", &job["selector"], &mut of_job);
         shared::validate_template(context, job, RESTART_POLICIES, &mut of_job);
+        validate_scheduling(job, &mut of_job);
         for mut cause in of_job.0 {
             cause.field = format!("spec.jobTemplate.{}", cause.field);
             causes.0.push(cause);
