@@ -399,7 +399,7 @@ mod tests {
             ),
             (
                 json!({"metadata": {"labels": {"a": 1}}}),
-                "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels.a of type string",
+                "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
             ),
             (
                 json!({"spec": {"priority": 5_000_000_000_i64}}),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use berth_api::syntax;
 use berth_rules::admission::node_restriction::MIRROR;
 
-use super::fields::{Causes, items, object, text};
+use super::fields::{Causes, items, object, repeated, text};
 use crate::request::{Cause, Status};
 
 /// Characters of generated names: no vowels and no easily confused characters.
@@ -279,8 +279,11 @@ pub fn validate(
     validate_owners(value, causes);
     for (i, finalizer) in items(metadata, "finalizers").iter().enumerate() {
         let name = text(finalizer, "");
-        let is_plain = resource.custom.is_none() && !name.contains('/') && syntax::label_key(name).is_empty();
-        if is_plain && !["foregroundDeletion", "kubernetes", "orphan"].contains(&name) {
+        let is_plain = !name.contains('/') && syntax::label_key(name).is_empty();
+        // These groups have other rules in kube-apiserver.
+        let is_other = resource.custom.is_some()
+            || ["apiextensions.k8s.io", "apiregistration.k8s.io"].contains(&resource.group);
+        if is_plain && !is_other && !["foregroundDeletion", "kubernetes", "orphan"].contains(&name) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             causes.invalid(&format!("metadata.finalizers[{i}]"), finalizer, why);
         }
@@ -290,21 +293,18 @@ pub fn validate(
 /// Drops owners that equal an earlier one, with a warning.
 pub fn drop_repeated_owners(value: &mut Value) -> Option<String> {
     let owners = value.pointer_mut("/metadata/ownerReferences")?.as_array_mut()?;
-    let (mut kept, mut repeated): (Vec<Value>, Vec<String>) = Default::default();
-    for owner in owners.drain(..) {
-        match kept.contains(&owner) {
-            true => repeated.push(text(&owner, "/uid").to_owned()),
-            false => kept.push(owner),
-        }
-    }
-    *owners = kept;
-    (!repeated.is_empty()).then(|| {
+    let again: HashSet<usize> = repeated(owners.iter()).into_iter().collect();
+    let repeated: Vec<&str> = again.iter().map(|i| text(&owners[*i], "/uid")).collect();
+    let warning = (!repeated.is_empty()).then(|| {
         format!(
             ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject \
              such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
             repeated.join(", ")
         )
-    })
+    });
+    let mut index = 0..;
+    owners.retain(|_| index.next().is_some_and(|i| !again.contains(&i)));
+    warning
 }
 
 pub fn validate_owners(value: &Value, causes: &mut Causes) {
