@@ -118,6 +118,7 @@ pub fn watch(
 }
 
 fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> Result<(), Box<Status>> {
+    query.number("limit")?;
     let invalid = |field: &str, why: &str| {
         let cause = Cause {
             reason: "FieldValueForbidden".to_owned(),

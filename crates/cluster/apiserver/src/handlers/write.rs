@@ -90,12 +90,12 @@ async fn create_object(
         }
         lifecycle::admit_create(&context, resource, &mut value, warnings)?;
         api.admission.validate(request, act, Some(&value), warnings).await?;
-        let name = key(&value).1.to_owned();
+        let (namespace, name) = key(&value);
+        let key = (namespace.to_owned(), name.to_owned());
         let charge = api.quotas.charge(resource, &value, None, dry_run).await?;
         if dry_run {
-            let (namespace, name) = key(&value);
-            if api.store.get(resource, namespace, name).is_some() {
-                return Err(Status::already_exists(request.info.resource, name));
+            if let Some(existing) = api.store.get(resource, &key.0, &key.1) {
+                return Err(already_exists(request.info.resource, &key.1, Some(&existing)));
             }
             check_claims(&api.store, resource, &value)?;
             return Ok(Arc::new(tried(resource, value, None)));
@@ -109,9 +109,21 @@ async fn create_object(
             }
             Err(WriteError::AlreadyExists) if generated && n_attempts < NAME_ATTEMPTS => {}
             Err(WriteError::Claimed(claim)) if n_attempts < CHANGE_ATTEMPTS => claimed = Some(claim),
-            Err(error) => return Err(error.into_status(request.info.resource, &name)),
+            Err(WriteError::AlreadyExists) => {
+                let existing = api.store.get(resource, &key.0, &key.1);
+                return Err(already_exists(request.info.resource, &key.1, existing.as_deref()));
+            }
+            Err(error) => return Err(error.into_status(request.info.resource, &key.1)),
         }
     }
+}
+
+fn already_exists(resource: &Resource, name: &str, existing: Option<&Object>) -> Box<Status> {
+    let mut status = Status::already_exists(resource, name);
+    if existing.is_some_and(|object| !object.parsed()["metadata"]["deletionTimestamp"].is_null()) {
+        status.message.insert_str(0, "object is being deleted: ");
+    }
+    status
 }
 
 /// Checks a dry run's object as its write would.
