@@ -8,8 +8,8 @@ use berth_api::syntax::shell::quoted;
 use clap::ValueEnum;
 use serde::Serialize;
 
-pub use crate::wrap::NL;
-use crate::wrap::{Style, Wrapped, harmless, wrapped};
+pub use crate::wrap::{NL, Style};
+use crate::wrap::{Wrapped, harmless, wrapped};
 
 /// `-o` of commands that print a report.
 #[derive(Clone, Copy, Debug, clap::Args)]

@@ -27,7 +27,7 @@ const BOUND: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"statu
 /// The binding is malformed, or the pod does not exist, has another uid, is being deleted or is already bound.
 pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let dry_run = sent::is_dry_run(&request.query, "CreateOptions")?;
-    let mut binding = sent::parse_object(&request.headers, &request.body)?;
+    let mut binding = sent::parse_object(&request.headers, &request.body, "Binding")?;
     // Beside the pod, the binding itself names it.
     if !request.info.name.is_empty() {
         sent::names_object(request, "Binding", &binding)?;

@@ -31,7 +31,7 @@ const MAX_SECONDS: i64 = 366 * 24 * 3600;
 pub fn token(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let dry_run = sent::is_dry_run(&request.query, "CreateOptions")?;
-    let mut sent = sent::parse_object(&request.headers, &request.body)?;
+    let mut sent = sent::parse_object(&request.headers, &request.body, "TokenRequest")?;
     sent::agree_with_path(request, "authentication.k8s.io", "v1", "TokenRequest", &mut sent)?;
     let mut warnings = Vec::new();
     fields::read(request, ("authentication.k8s.io", "v1", "TokenRequest"), &mut sent, &[], &mut warnings)?;

@@ -51,9 +51,14 @@ pub fn watch(
     let include = read_options::include_object(query)?;
     let filter = read_options::filter(&api.store, info, query)?;
     let selector_bytes = filter.size();
-    let requested = read_options::resource_version(query)?;
-    let bookmarks = query.flag("allowWatchBookmarks")? == Some(true);
-    let send_initial = query.flag("sendInitialEvents")?;
+    let requested = read_options::resource_version(query).map_err(|mut status| {
+        status.code = StatusCode::INTERNAL_SERVER_ERROR;
+        status.reason = "";
+        status.message = status.message.replace("invalid resource version: ", "");
+        status
+    })?;
+    let bookmarks = query.flag("allowWatchBookmarks") == Some(true);
+    let send_initial = query.flag("sendInitialEvents");
     check_options(query, send_initial, bookmarks)?;
     let duration = match query.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_DURATION),
@@ -113,6 +118,7 @@ pub fn watch(
 }
 
 fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> Result<(), Box<Status>> {
+    query.number("limit")?;
     let invalid = |field: &str, why: &str| {
         let cause = Cause {
             reason: "FieldValueForbidden".to_owned(),
@@ -130,10 +136,15 @@ fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> 
             "resourceVersionMatch",
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         ),
-        (None, _) => invalid(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        ),
+        (None, given) => {
+            let field = "resourceVersionMatch";
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            let forbidden = ("FieldValueForbidden", field, format!("Forbidden: {why}"));
+            let why = format!("Unsupported value: {given:?}: supported values: \"NotOlderThan\"");
+            let other = ("FieldValueNotSupported", field, why);
+            let n_causes = if given == "NotOlderThan" { 1 } else { 2 };
+            Err(Status::invalid_options("ListOptions", &[forbidden, other][..n_causes]))
+        }
     }
 }
 
@@ -283,7 +294,9 @@ impl Watcher {
 
     fn write(&mut self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
         match self.form {
-            Form::PartialMetadata => write_frame(chunk, event_type, |out| object.write_partial(out)),
+            Form::PartialMetadata | Form::PartialMetadataList => {
+                write_frame(chunk, event_type, |out| object.write_partial(out))
+            }
             Form::Table => {
                 let value = convert::row_value(self.shown, object);
                 let included = convert::included(self.shown, object, self.include);
@@ -316,7 +329,9 @@ impl Watcher {
         let bookmark =
             json!({"kind": self.shown.kind, "apiVersion": self.shown.api_version(), "metadata": metadata});
         match self.form {
-            Form::PartialMetadata => return line("BOOKMARK", &partial.to_string()),
+            Form::PartialMetadata | Form::PartialMetadataList => {
+                return line("BOOKMARK", &partial.to_string());
+            }
             Form::Plain => return line("BOOKMARK", &bookmark.to_string()),
             Form::Table => {}
         }

@@ -2,6 +2,7 @@
 
 use berth_api::feature_gates::KubernetesVersion;
 use berth_schema::openapi;
+use berth_schema::resource::{RESOURCES, Resource};
 use berth_serve::health::METRICS_TYPE;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
@@ -56,11 +57,30 @@ pub fn answer(
                 }
                 _ => discovery::document(&path, accept, address(state), state.api.feature_gates, &custom),
             };
-            let document = document.ok_or_else(Status::no_such_path)?;
+            let Some(document) = document else { return no_such_path(&parts, &custom) };
             let content_type = document.content_type;
             Ok(Reply { content_type, ..Reply::object(StatusCode::OK, document.body) })
         }
     }
+}
+
+/// What neither the API nor a group of it has.
+///
+/// # Errors
+/// The group exists.
+pub fn no_such_path(path: &[&str], custom: &[&Resource]) -> Result<Reply, Box<Status>> {
+    let is_known = match path {
+        ["api", ..] => true,
+        ["apis", group, ..] => {
+            RESOURCES.iter().any(|resource| resource.group == *group)
+                || custom.iter().any(|resource| resource.group == *group)
+        }
+        _ => false,
+    };
+    if is_known {
+        return Err(Status::no_such_path());
+    }
+    Ok(Reply::text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()))
 }
 
 fn address(state: &State) -> &str {

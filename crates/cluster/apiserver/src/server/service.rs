@@ -54,7 +54,7 @@ pub async fn serve<B: RequestBody>(state: Arc<State>, request: Request<B>) -> Re
     let mut body = std::pin::pin!(body);
     let mut exchange = Exchange::default();
     let answered = answer(&state, parts, &mut body, &mut exchange);
-    let reply = match AssertUnwindSafe(answered).catch_unwind().await {
+    let mut reply = match AssertUnwindSafe(answered).catch_unwind().await {
         Ok(Ok(reply)) => reply,
         Ok(Err(status)) => Reply::from(status),
         Err(_) => {
@@ -63,6 +63,7 @@ pub async fn serve<B: RequestBody>(state: Arc<State>, request: Request<B>) -> Re
         }
     };
     let Exchange { user, info, held, has_read_body } = exchange;
+    reply.warnings.splice(..0, info.as_ref().and_then(|info| info.resource.deprecation()));
     let mut response = reply.into_response(compresses);
     if head {
         *response.body_mut() = Body::Full(Bytes::new());
@@ -144,7 +145,9 @@ async fn answer<B: RequestBody>(
             if !user.is_in(MASTERS) {
                 state.api.authorizer.check(&user, &what).map_err(refused)?;
             }
-            Err(Status::no_such_path())
+            let custom = custom::served(&definitions.unwrap_or_else(|| state.custom.get()));
+            let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+            paths::no_such_path(&parts, &custom)
         }
         Route::Simulated(info, subresource) => {
             authorize(&state.api.authorizer, &user, &info, &subresource, &query)?;

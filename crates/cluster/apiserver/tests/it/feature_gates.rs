@@ -187,7 +187,6 @@ async fn composite_pod_groups_are_served_with_their_gate() {
             "spec.schedulingConstraints.topology",
         ),
         (json!({"disruptionMode": {"single": {}, "all": {}}}), "spec.disruptionMode"),
-        (json!({"preemptionPolicy": "Sometimes"}), "spec.preemptionPolicy"),
     ] {
         let (code, refused) = post(&client, &composites, &composite(spec)).await;
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");

@@ -1,12 +1,14 @@
-//! PodGroups and Workloads of `scheduling.k8s.io/v1alpha2` (Kubernetes 1.36) and `v1beta1` (1.37). The first is stored.
+//! PodGroups and Workloads of `scheduling.k8s.io/v1alpha2` (Kubernetes 1.36), and `v1beta1` and `v1alpha3` (1.37). `v1beta1` is stored.
 
 use berth_api::object::group::GROUP_CONDITIONS;
 use serde_json::{Map, Value, json};
 
 use crate::strategy::fields::items_mut;
 
+pub const V1ALPHA2: &str = "v1alpha2";
+
 /// From `v1alpha2` to `v1beta1`.
-pub(super) fn to_v1beta1(mut value: Value) -> Value {
+pub fn to_v1beta1(mut value: Value) -> Value {
     value["apiVersion"] = "scheduling.k8s.io/v1beta1".into();
     for_each_spec(&mut value, |spec| {
         match spec.get("disruptionMode").and_then(Value::as_str) {
@@ -25,7 +27,7 @@ pub(super) fn to_v1beta1(mut value: Value) -> Value {
 }
 
 /// From `v1beta1` to `v1alpha2`. A disruption mode that does not have exactly one field stays, and validation rejects it.
-pub(super) fn to_v1alpha2(mut value: Value) -> Value {
+pub fn to_v1alpha2(mut value: Value) -> Value {
     value["apiVersion"] = "scheduling.k8s.io/v1alpha2".into();
     for_each_spec(&mut value, |spec| {
         let is_set = |mode: &Value, field: &str| mode.get(field).is_some_and(|field| !field.is_null());
@@ -41,6 +43,17 @@ pub(super) fn to_v1alpha2(mut value: Value) -> Value {
         }
     });
     rename_condition(&mut value, [GROUP_CONDITIONS[1], GROUP_CONDITIONS[0]]);
+    value
+}
+
+/// The versions of 1.37 differ in their name.
+pub fn to_v1alpha3(mut value: Value) -> Value {
+    value["apiVersion"] = "scheduling.k8s.io/v1alpha3".into();
+    value
+}
+
+pub fn from_v1alpha3(mut value: Value) -> Value {
+    value["apiVersion"] = "scheduling.k8s.io/v1beta1".into();
     value
 }
 
