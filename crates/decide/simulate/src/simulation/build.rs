@@ -10,7 +10,7 @@ use berth_api::read::{Kind, SourceLocation};
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_control::budget::Scales;
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
-use berth_input::expand::{DesiredReplicas, ExpandError, ExpandedPod, OwnerSelector, expand};
+use berth_control::expand::{DesiredReplicas, ExpandError, ExpandedPod, OwnerSelector, expand};
 use berth_input::inventory::{Entry, Inventory, Workload};
 use berth_input::policy::{PolicySet, changes};
 use berth_rules::admission::{

@@ -10,7 +10,7 @@ use berth_api::object::{
 };
 use berth_control::limits;
 use berth_control::quota::{self, Uses};
-use berth_input::expand::COMPLETION_INDEX;
+use berth_control::expand::COMPLETION_INDEX;
 use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_rules::admission::{FieldError, default_pod};
 

@@ -11,7 +11,7 @@ use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::format::counted;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_control::taints::{Stay, stay, taint_cordoned, taint_unreachable};
-use berth_input::expand::target_node;
+use berth_control::expand::target_node;
 use berth_input::inventory::{Entry, Inventory};
 use berth_rules::TaintEffect;
 use jiff::Timestamp;

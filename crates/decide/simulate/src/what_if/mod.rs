@@ -28,7 +28,7 @@ use berth_api::object::{DeviceObject, NamespacedName, Pod, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_control::budget::Budget;
 use berth_engine::Settings;
-use berth_input::expand::{expand, find_earlier_templates, keeps_old_pods, workload_names};
+use berth_control::expand::{expand, find_earlier_templates, keeps_old_pods, workload_names};
 use berth_input::inventory::{Entry, Inventory, Workload};
 use jiff::Timestamp;
 use serde::Serialize;

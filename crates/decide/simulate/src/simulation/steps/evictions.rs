@@ -6,7 +6,7 @@ use berth_api::object::{Condition, NamespacedName, Pod};
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_control::budget::{Budget, Scales};
 use berth_engine::Outcome;
-use berth_input::expand::target_node;
+use berth_control::expand::target_node;
 use berth_input::inventory::{Entry, Inventory};
 use serde::Serialize;
 
