@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use berth_api::object::{Pod, RuntimeClass};
 use berth_api::read::{Kind, SourceLocation};
+use berth_control::expand::DesiredReplicas;
 use berth_engine::{Cluster, Settings};
-use berth_input::expand::DesiredReplicas;
 use berth_input::inventory::{Entry, Inventory};
 use berth_input::policy::RequiredLabels;
 use berth_rules::admission::{known_runtime_classes, unknown_runtime_class};

@@ -8,7 +8,7 @@ use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Affinity, Pod, RuntimeClass, Toleration};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
-use berth_input::expand::{DesiredReplicas, ExpandError, daemon_tolerations, workload_pods};
+use berth_control::expand::{DesiredReplicas, ExpandError, daemon_tolerations, workload_pods};
 use berth_input::inventory::{Entry, Workload, WorkloadSpec};
 use berth_rules::admission::{
     AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes, validate_annotations,

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
 use berth_control::bounds::Bounds;
+use berth_control::expand::{DesiredReplicas, Expansion, RolledOut, target_node};
 use berth_control::stateful_set::{Member, Spec, max_unavailable};
 use berth_control::{daemon_set, deployment};
-use berth_input::expand::{DesiredReplicas, Expansion, RolledOut, target_node};
 use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 
 use super::pod::SimulatedPod;

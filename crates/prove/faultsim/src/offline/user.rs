@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use berth_api::object::{NamespacedName, Node, Pod};
+use berth_api::read::Kind;
 use berth_api::resource::{self, Resource};
 use berth_api::syntax::labels::ZONE;
 use berth_client::call::{self, CallError};
@@ -112,36 +113,12 @@ impl User {
             .map_err(|error| format!("offline: {error}"))?;
         let mut played = Vec::new();
         for step in &scene.steps {
-            let pods = self.pods().await?;
-            let Some(change) = self.change(step, &pods, &workloads, &what_if)? else { continue };
-            let nodes_before = names(&what_if);
-            // The names of pods differ between both sides.
-            let offline_change = match (&change, step) {
-                (Change::Evict(pod), Step::EvictOneOf(..)) => {
-                    match self.alike(pod, &pods, &workloads, &what_if)? {
-                        Some(pod) => Change::Evict(pod),
-                        None => continue,
-                    }
-                }
-                (change, _) => change.clone(),
+            let made = match step {
+                Step::NewTemplate(kind, name) => Some(self.change_template(*kind, name, &mut what_if).await?),
+                step => self.change_both(step, &workloads, &mut what_if).await?,
             };
-            // Where no other node is left, nothing is evicted, which is not simulated.
-            if let Change::LoseContact { value, .. } = &change
-                && self.is_last_zone(value).await?
-            {
-                continue;
-            }
-            // Nodes may be gone.
-            if what_if.apply(&offline_change).is_err() {
-                continue;
-            }
-            what_if.then().map_err(|error| format!("offline: {error}"))?;
-            played.push(offline_change.to_string());
-            tracing::info!(change = %change, "a user changes the cluster");
-            let added = what_if.inventory().nodes.iter().map(|entry| &entry.object);
-            let added: Vec<Node> =
-                added.filter(|node| !nodes_before.contains(&node.metadata.name)).cloned().collect();
-            let quiet = self.make(&change, &added).await?;
+            let Some((change, quiet)) = made else { continue };
+            played.push(change);
             let pods =
                 self.settle(quiet).await.map_err(|error| format!("after {}: {error}", played.join(", ")))?;
             let simulation = what_if.simulation().map_err(|error| format!("offline: {error}"))?;
@@ -155,6 +132,67 @@ impl User {
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Makes a change on both sides, unless there is nothing to change. Returns it, and how long pods do not change once the cluster has
+    /// settled.
+    async fn change_both(
+        &mut self,
+        step: &Step,
+        workloads: &Workloads,
+        what_if: &mut WhatIf,
+    ) -> Result<Option<(String, Duration)>, String> {
+        let pods = self.pods().await?;
+        let Some(change) = self.change(step, &pods, workloads)? else { return Ok(None) };
+        let nodes_before = names(what_if);
+        // The names of pods differ between both sides.
+        let offline_change = match (&change, step) {
+            (Change::Evict(pod), Step::EvictOneOf(..)) => {
+                match self.alike(pod, &pods, workloads, what_if)? {
+                    Some(pod) => Change::Evict(pod),
+                    None => return Ok(None),
+                }
+            }
+            (change, _) => change.clone(),
+        };
+        // Where no other node is left, nothing is evicted, which is not simulated.
+        if let Change::LoseContact { value, .. } = &change
+            && self.is_last_zone(value).await?
+        {
+            return Ok(None);
+        }
+        // Nodes may be gone.
+        if what_if.apply(&offline_change).is_err() {
+            return Ok(None);
+        }
+        what_if.then().map_err(|error| format!("offline: {error}"))?;
+        tracing::info!(change = %change, "a user changes the cluster");
+        let added = what_if.inventory().nodes.iter().map(|entry| &entry.object);
+        let added: Vec<Node> =
+            added.filter(|node| !nodes_before.contains(&node.metadata.name)).cloned().collect();
+        Ok(Some((offline_change.to_string(), self.make(&change, &added).await?)))
+    }
+
+    /// Changes the template of a workload on both sides.
+    async fn change_template(
+        &self,
+        kind: Kind,
+        name: &NamespacedName,
+        what_if: &mut WhatIf,
+    ) -> Result<(String, Duration), String> {
+        let resource = Resource::of_kind("apps/v1", kind.name());
+        let path = resource.map(|r| r.object_path(name.namespace(), name.name())).unwrap_or_default();
+        let mut object = self.send(Method::GET, &path, &Value::Null).await?;
+        let now = platform::now().as_secs().to_string();
+        object["spec"]["template"]["metadata"]["annotations"]["changed"] = json!(now);
+        object["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("150m");
+        let read =
+            |inventory: &mut Inventory| inventory.read(object.to_string().as_bytes(), "change").map(drop);
+        let read = what_if.overlay(read).map_err(|error| format!("offline: {error}"))?;
+        read.map_err(|error| format!("offline: {error}"))?;
+        what_if.then().map_err(|error| format!("offline: {error}"))?;
+        self.patch(&path, json!({"spec": {"template": object["spec"]["template"]}})).await?;
+        Ok((format!("a new template of {} {name}", kind.name()), QUIET))
     }
 
     /// Pods are not ready from now on.
@@ -196,13 +234,7 @@ impl User {
     }
 
     /// The change of a step; none if there is nothing to change.
-    fn change(
-        &self,
-        step: &Step,
-        pods: &[Pod],
-        workloads: &Workloads,
-        _: &WhatIf,
-    ) -> Result<Option<Change>, String> {
+    fn change(&self, step: &Step, pods: &[Pod], workloads: &Workloads) -> Result<Option<Change>, String> {
         Ok(match step {
             Step::Change(change) => Some(change.clone()),
             Step::EvictOneOf(namespace, workload) => {
@@ -214,6 +246,8 @@ impl User {
                 };
                 pods.iter().find(is_of).map(|pod| Change::Evict(pod.metadata.namespaced_name()))
             }
+            // Not one of the changes.
+            Step::NewTemplate(..) => None,
         })
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::inventory::{Entry, Inventory, Workload};
 use berth_api::object::group::POD_TEMPLATE_HASH;
 use berth_api::object::{ObjectMeta, OwnerReference, Pod};
 use berth_api::read::Kind;
+use berth_input::inventory::{Entry, Inventory, Workload};
 
 /// Owner: kind, namespace and name.
 type Key<'a> = (Kind, &'a str, &'a str);

@@ -44,7 +44,6 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::object::{
@@ -52,6 +51,7 @@ use berth_api::object::{
     Workload as WorkloadObject,
 };
 use berth_api::read::Kind;
+use berth_input::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use context::{Context, owner_reference};
 use draft::{Origin, PodDraft};
 use ownership::{Ownership, is_active};

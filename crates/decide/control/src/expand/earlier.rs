@@ -7,10 +7,10 @@ use serde_json::json;
 use super::ownership::{Ownership, is_active};
 use super::rollout::{changes_template, defaulted};
 use super::{revision, template_mut};
-use crate::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_api::object::group::POD_TEMPLATE_HASH;
 use berth_api::object::{Container, NamespacedName, Pod};
 use berth_api::read::Kind;
+use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_rules::unmerge_label_keys;
 
 /// The workloads of an input, by kind, namespace and name.

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::names::template_hash;
-use crate::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_api::object::group::POD_TEMPLATE_HASH;
 use berth_api::object::{ObjectMeta, OwnerReference, Pod};
 use berth_api::read::decode_at;
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_api::syntax::quantity::Quantity;
+use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_rules::admission::default_pod;
 
 /// Whether the controller replaces the pods of the workload: its template is not that of the workload it replaced.

@@ -1,13 +1,12 @@
 //! Jobs and CronJobs.
 
-use std::collections::HashSet;
-use std::ops::RangeInclusive;
-
 use serde_json::Value;
 
 use super::context::{Context, owner_reference};
 use super::ownership::is_active;
 use super::{ExpandError, Expander};
+use crate::job::{self, Indexes, Rank, rank};
+use berth_api::fenceposts::clamp;
 use berth_api::object::{CronJob, Job, JobSpec, JobStatus, ObjectMeta, OwnerReference, Pod};
 use berth_api::read::{Kind, decode_at};
 
@@ -72,9 +71,17 @@ impl<'a> Expander<'a> {
     fn run(&mut self, context: Context<'a>, run: &Run<'_>) -> Result<(), ExpandError> {
         let path = |field: &str| format!("{}.{field}", run.path);
         let parallelism = context.count(&path("parallelism"), run.spec.parallelism)?;
-        let completions =
-            run.spec.completions.map(|n| context.count(&path("completions"), Some(n))).transpose()?;
+        let completions = run
+            .spec
+            .completions
+            .map(|n| context.count(&path("completions"), Some(n)))
+            .transpose()?
+            .map(clamp);
         let mut draft = self.draft(context, &run.spec.template, &path("template"), &run.owner)?;
+        let mut active: Vec<&Pod> = run.pods.iter().filter(|pod| is_active(pod)).copied().collect();
+        if run.spec.suspend && !run.status.is_finished() {
+            self.expansion.deleted.extend(active.iter().map(|pod| pod.metadata.namespaced_name()));
+        }
         if run.spec.suspend || run.status.is_finished() {
             return Ok(());
         }
@@ -87,50 +94,48 @@ impl<'a> Expander<'a> {
                 draft.label_unless_present(key, run.name);
             }
         }
-        let active: Vec<_> = run.pods.iter().filter(|pod| is_active(pod)).collect();
-        let n_active = active.len() as i64;
+        active.sort_by(|a, b| rank_of(a).cmp(&rank_of(b)));
         let succeeded: Vec<_> = run.pods.iter().filter(|pod| pod.status.phase == "Succeeded").collect();
-        let n_succeeded = i64::from(run.status.succeeded).max(succeeded.len() as i64);
-        let n_free = (parallelism - n_active).max(0);
+        let is_indexed = run.spec.completion_mode.as_deref() == Some("Indexed");
+        if is_indexed && completions.is_none() {
+            return Err(
+                context.invalid(&path("completions"), "Required value: when completion mode is Indexed")
+            );
+        }
+        let indexes = |text: &str| Indexes::parse(text, completions.unwrap_or(0));
+        let (mut completed, failed) =
+            (indexes(&run.status.completed_indexes), indexes(&run.status.failed_indexes));
+        let of_pods = succeeded.iter().filter_map(|pod| completion_index(pod));
+        of_pods.filter(|index| Some(*index) < completions).for_each(|index| completed.insert(index));
+        let n_succeeded = match is_indexed {
+            true => completed.len(),
+            false => run.status.succeeded.max(clamp(succeeded.len() as i64)),
+        };
+        let indexes_of_active: Vec<_> = active.iter().map(|pod| completion_index(pod)).collect();
+        let job = job::Job {
+            parallelism: clamp(parallelism),
+            completions,
+            is_indexed,
+            succeeded: n_succeeded,
+            completed: &completed,
+            failed: &failed,
+            active: &indexes_of_active,
+            // They are gone when the cluster has settled.
+            awaited: &[],
+        };
+        let steps = job.steps();
+        let deleted = steps.delete.iter().map(|at| active[*at].metadata.namespaced_name());
+        self.expansion.deleted.extend(deleted);
         let namespace = &draft.pod.metadata.namespace.clone();
-
-        if run.spec.completion_mode.as_deref() != Some("Indexed") {
-            let n_missing = match completions {
-                Some(completions) => n_free.min((completions - n_succeeded - n_active).max(0)),
-                // A work queue: after the first success, no new pods start.
-                None if n_succeeded > 0 => 0,
-                None => n_free,
-            };
-            self.reserve(context, "spec.parallelism", &draft, n_missing)?;
-            for _ in 0..n_missing {
+        if !is_indexed {
+            self.reserve(context, "spec.parallelism", &draft, steps.n_missing as i64)?;
+            for _ in 0..steps.n_missing {
                 let pod = draft.named(self.generated_name(namespace, run.name));
                 self.hand_over(context, pod);
             }
             return Ok(());
         }
-
-        let Some(completions) = completions else {
-            return Err(
-                context.invalid(&path("completions"), "Required value: when completion mode is Indexed")
-            );
-        };
-        let taken: HashSet<i64> =
-            active.iter().chain(&succeeded).filter_map(|pod| completion_index(pod)).collect();
-        let mut done = index_ranges(&run.status.completed_indexes).into_iter().peekable();
-        let mut next = 0;
-        let mut n_free = n_free;
-        while n_free > 0 && next < completions {
-            let index = next;
-            next += 1;
-            while done.next_if(|range| *range.end() < index).is_some() {}
-            if let Some(range) = done.peek().filter(|range| range.contains(&index)) {
-                next = range.end().saturating_add(1);
-                continue;
-            }
-            if taken.contains(&index) {
-                continue;
-            }
-            n_free -= 1;
+        for index in job.free_indexes().take(steps.n_missing) {
             self.reserve(context, "spec.parallelism", &draft, 1)?;
             let base = format!("{}-{index}", run.name);
             let mut pod = draft.named(self.generated_name(namespace, &base));
@@ -143,19 +148,18 @@ impl<'a> Expander<'a> {
     }
 }
 
-fn completion_index(pod: &Pod) -> Option<i64> {
-    pod.metadata.annotations.get(COMPLETION_INDEX)?.parse().ok()
+fn completion_index(pod: &Pod) -> Option<i32> {
+    pod.metadata.annotations.get(COMPLETION_INDEX)?.parse().ok().filter(|index| *index >= 0)
 }
 
-/// Reads `0-2,5`, sorted; invalid parts are ignored.
-fn index_ranges(text: &str) -> Vec<RangeInclusive<i64>> {
-    let mut ranges: Vec<RangeInclusive<i64>> = text
-        .split(',')
-        .filter_map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            Some(first.parse().ok()?..=last.parse().ok()?)
-        })
-        .collect();
-    ranges.sort_unstable_by_key(|range| (*range.start(), *range.end()));
-    ranges
+fn rank_of(pod: &Pod) -> Rank<'_> {
+    let (metadata, spec) = (&pod.metadata, &pod.spec);
+    let runs = !spec.node_name.is_empty();
+    rank(
+        runs && !pod.is_unready(),
+        &pod.status.phase,
+        &spec.node_name,
+        metadata.creation_timestamp,
+        &metadata.name,
+    )
 }

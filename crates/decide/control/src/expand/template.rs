@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::context::Context;
 use super::draft::{Origin, PodDraft};
 use super::{ExpandError, selector};
-use crate::inventory::{Entry, Workload, WorkloadSpec};
 use berth_api::object::{LabelSelector, Pod};
+use berth_input::inventory::{Entry, Workload, WorkloadSpec};
 
 /// The selector and the template of a workload.
 #[derive(Clone, Debug, PartialEq)]

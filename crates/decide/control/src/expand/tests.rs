@@ -1,9 +1,9 @@
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use super::*;
-use crate::inventory::tests::shared_files as shared_files_for_tests;
 use berth_api::read::decode_at;
 
 fn expanded(text: &str) -> Vec<ExpandedPod> {
@@ -368,14 +368,14 @@ fn jobs_run_what_is_left_of_them() {
     assert_eq!(labels["controller-uid"], pods[0].pod.metadata.owner_references[0].uid);
 
     let indexed = workload("Job", "", "completionMode: Indexed, parallelism: 3, completions: 9,")
-        .replace("}}\n", "}, status: {completedIndexes: \"0-2,4\"}}\n")
+        .replace("}}\n", "}, status: {completedIndexes: \"0-2,4\", failedIndexes: \"6\"}}\n")
         + &owned_pod("x", "", "Job", "web", "")
             .replace("labels: {}", "annotations: {batch.kubernetes.io/job-completion-index: \"5\"}");
     let indexes: Vec<_> = expanded(&indexed)
         .iter()
         .map(|made| made.pod.metadata.annotations["batch.kubernetes.io/job-completion-index"].clone())
         .collect();
-    assert_eq!(indexes, ["3", "6"]);
+    assert_eq!(indexes, ["3", "7"]);
     assert_eq!(
         error(&workload("Job", "", "completionMode: Indexed,")),
         "input:2: Job default/web: spec.completions: Required value: when completion mode is Indexed"
@@ -464,13 +464,56 @@ fn an_invalid_template_changed_nothing_where_the_input_has_the_replica_set_or_th
     }
 }
 
+/// The folder of real manifests and dumps beside the workspace; not part of it.
+fn shared_files() -> Vec<PathBuf> {
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared");
+    let mut files = Vec::new();
+    let mut folders = vec![shared.join("manifests"), shared.join("data")];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            eprintln!("{} not found: nothing is read from it", folder.display());
+            continue;
+        };
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
 #[test]
 fn real_manifests_and_dumps_expand() {
-    for path in shared_files_for_tests() {
+    for path in shared_files() {
         let mut inventory = Inventory::keeping_raw();
         inventory.read(std::fs::read(&path).unwrap().as_slice(), "f").unwrap();
         let result = expand(&inventory);
         assert!(result.is_ok(), "{}: {}", path.display(), result.unwrap_err());
+    }
+}
+
+#[test]
+fn a_job_kept_the_pods_that_its_controller_deletes() {
+    let index = "annotations: {batch.kubernetes.io/job-completion-index: \"3\"}";
+    let pods = owned_pod("a", "", "Job", "web", "")
+        + &owned_pod("b", "", "Job", "web", "").replace("labels: {}", index);
+    for (spec, deleted) in [
+        ("parallelism: 2,", &[][..]),
+        ("parallelism: 1,", &["b"]),
+        ("parallelism: 2, completions: 1,", &["b"]),
+        ("parallelism: 2, suspend: true,", &["a", "b"]),
+        // One has no index, the other one that is not wanted.
+        ("parallelism: 2, completionMode: Indexed, completions: 3,", &["a", "b"]),
+        ("parallelism: 2, completionMode: Indexed, completions: 4,", &["a"]),
+    ] {
+        let inventory = Inventory::from_text(&(workload("Job", "", spec) + &pods)).unwrap();
+        let found = expand(&inventory).unwrap().deleted;
+        let found: std::collections::BTreeSet<&str> = found.iter().map(|pod| pod.name()).collect();
+        assert!(found.iter().copied().eq(deleted.iter().copied()), "{spec}: {found:?}");
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::ExpandError;
 use super::names::synthetic_uid;
-use crate::inventory::{Entry, Workload};
 use berth_api::object::{ObjectMeta, OwnerReference};
 use berth_api::read::{DecodeError, Kind};
+use berth_input::inventory::{Entry, Workload};
 
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {

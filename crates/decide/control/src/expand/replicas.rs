@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::inventory::{Inventory, Workload};
 use berth_api::object::{HorizontalPodAutoscaler, NamespacedName};
 use berth_api::read::Kind;
+use berth_input::inventory::{Inventory, Workload};
 
 /// The numbers of pods that the workloads of an input have once its autoscalers have acted, without metrics.
 pub struct DesiredReplicas<'a> {

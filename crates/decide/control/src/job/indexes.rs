@@ -4,11 +4,11 @@ use std::fmt;
 
 /// A set of indexes as inclusive intervals: sorted, disjoint and not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Indexes(Vec<(i32, i32)>);
+pub struct Indexes(Vec<(i32, i32)>);
 
 impl Indexes {
     /// Parses the text form; skips values not below `completions` and values out of order.
-    pub(super) fn parse(text: &str, completions: i32) -> Self {
+    pub fn parse(text: &str, completions: i32) -> Self {
         let mut indexes = Indexes::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -22,6 +22,11 @@ impl Indexes {
         indexes
     }
 
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn push(&mut self, first: i32, last: i32) {
         match self.0.last_mut() {
             Some((_, before)) if *before + 1 == first => *before = last,
@@ -29,12 +34,13 @@ impl Indexes {
         }
     }
 
-    pub(super) fn contains(&self, index: i32) -> bool {
+    /// Whether it has an index.
+    pub fn contains(&self, index: i32) -> bool {
         self.end_of(index).is_some()
     }
 
     /// Adds a non-negative index.
-    pub(super) fn insert(&mut self, index: i32) {
+    pub fn insert(&mut self, index: i32) {
         if self.contains(index) {
             return;
         }
@@ -55,7 +61,7 @@ impl Indexes {
     }
 
     /// The indexes below `completions` that neither has. Intervals are skipped: a status may claim billions of indexes.
-    pub(super) fn free<'a>(&'a self, other: &'a Indexes, completions: i32) -> impl Iterator<Item = i32> + 'a {
+    pub fn free<'a>(&'a self, other: &'a Indexes, completions: i32) -> impl Iterator<Item = i32> + 'a {
         let mut next = 0;
         std::iter::from_fn(move || {
             while let Some(last) = self.end_of(next).or_else(|| other.end_of(next)) {
@@ -68,7 +74,7 @@ impl Indexes {
     }
 
     /// The number of indexes that both have.
-    pub(super) fn n_common(&self, other: &Indexes) -> i64 {
+    pub fn n_common(&self, other: &Indexes) -> i64 {
         let (mut n, mut others) = (0, other.0.iter().peekable());
         for &(first, last) in &self.0 {
             while others.next_if(|&&(_, end)| end < first).is_some() {}
@@ -83,7 +89,8 @@ impl Indexes {
         n
     }
 
-    pub(super) fn len(&self) -> i32 {
+    /// The number of indexes.
+    pub fn len(&self) -> i32 {
         self.0.iter().map(|&(first, last)| last - first + 1).sum()
     }
 }
