@@ -18,7 +18,6 @@ use serde_json::Value;
 
 use crate::added_labels::{AddedLabels, UNKNOWN_VALUE};
 use crate::rule::RuleInfo;
-use crate::terms::set;
 
 /// The annotation of an object, or of its pod template, with the rules that it is exempt from: names of rules or of their findings, separated
 /// by commas, or `*` for all.
@@ -222,7 +221,7 @@ impl<'a> Subject<'a> {
     /// The terms of required anti-affinity, each with the pods that it selects.
     pub(crate) fn required_anti_affinity(&self) -> impl Iterator<Item = (&PodTerm, &PodSet)> {
         let terms = &self.rules.required_anti_affinity;
-        terms.iter().zip(self.anti_affinity_sets.get_or_init(|| terms.iter().map(set).collect()))
+        terms.iter().zip(self.anti_affinity_sets.get_or_init(|| terms.iter().map(PodSet::of).collect()))
     }
 
     /// The number of pods at one time, as far as it is known.

@@ -6,7 +6,7 @@ use berth_rules::{PodSet, PodTerm, SetRelation, TopologyScope};
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::subject::Subject;
-use crate::terms::{set, shown};
+use crate::terms::shown;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
@@ -19,7 +19,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 
 /// The pods that the affinity requires are among those that the anti-affinity excludes.
 fn own_conflict(input: &LintInput<'_>, subject: &Subject<'_>, affinity: &PodTerm, findings: &mut Findings) {
-    let required = set(affinity);
+    let required = PodSet::of(affinity);
     let is_own = subject.is_in(&required, &input.namespaces);
     if is_own && subject.replicas.is_some_and(|replicas| replicas <= 1) {
         return;
@@ -47,7 +47,7 @@ fn conflict_of_partners(
     affinity: &PodTerm,
     findings: &mut Findings,
 ) {
-    let required = set(affinity);
+    let required = PodSet::of(affinity);
     let mut partners = input.population.in_set(&required).peekable();
     if partners.peek().is_none() || subject.is_in(&required, &input.namespaces) {
         return;
