@@ -51,7 +51,7 @@ pub fn write(out: &mut impl Write, plan: &Plan, request: &Request) -> io::Result
         writeln!(
             out,
             "{DIM}the search ended at its limit of {} steps of work: a better plan may exist{DIM:#}",
-            grouped(request.max_steps)
+            grouped(request.max_steps as usize)
         )?;
     } else if !*is_exhaustive {
         writeln!(out, "{DIM}not all plans were compared: a better one may exist{DIM:#}")?;
