@@ -88,7 +88,7 @@ impl DeviceWork {
     }
 
     /// Keeps the reason for which a node was rejected, in a state that is counted by `seen`.
-    pub(crate) fn keep_reason<R: Any + Send + Sync>(
+    pub(crate) fn keep_reason<R: Any + PartialEq + Send + Sync>(
         &self,
         rules: &Arc<R>,
         seen: u64,
@@ -107,7 +107,7 @@ impl DeviceWork {
     }
 
     /// The reason that was kept.
-    pub(crate) fn kept_reason<R: Any + Send + Sync>(
+    pub(crate) fn kept_reason<R: Any + PartialEq + Send + Sync>(
         &self,
         rules: &Arc<R>,
         seen: u64,
@@ -143,10 +143,12 @@ impl DeviceWork {
 }
 
 impl FoundReasons {
-    fn is_of<R: Any + Send + Sync>(&self, rules: &Arc<R>, seen: u64) -> bool {
-        self.of
-            .as_ref()
-            .is_some_and(|(of, at)| *at == seen && std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(rules)))
+    fn is_of<R: Any + PartialEq + Send + Sync>(&self, rules: &Arc<R>, seen: u64) -> bool {
+        let is_of = |of: &Arc<dyn Any + Send + Sync>| {
+            std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(rules))
+                || (**of).downcast_ref::<R>().is_some_and(|of| *of == **rules)
+        };
+        self.of.as_ref().is_some_and(|(of, at)| *at == seen && is_of(of))
     }
 }
 
