@@ -106,6 +106,16 @@ impl DeviceWork {
         found.by_node.insert(node, reason.clone());
     }
 
+    /// Whether the current decision is cut, and whether one was.
+    pub(crate) fn marks(&self) -> [bool; 2] {
+        [self.is_cut(), self.was_cut()]
+    }
+
+    pub(crate) fn set_marks(&self, [is_cut, was_cut]: [bool; 2]) {
+        self.0.is_cut.store(is_cut, Ordering::Relaxed);
+        self.0.was_cut.store(was_cut, Ordering::Relaxed);
+    }
+
     /// The reason that was kept.
     pub(crate) fn kept_reason<R: Any + PartialEq + Send + Sync>(
         &self,
