@@ -176,6 +176,7 @@ impl CycleDevices {
     /// Whether claims can be satisfied on a node, and how, within the budget. Beyond it, what the same decision found before counts.
     pub(crate) fn on(&self, state: &State, node: &NodeRecord, in_use: &DevicesInUse) -> NodeVerdict {
         let (work, seen) = (&state.settings.device_work, state.changes.end());
+        let marks = work.marks();
         let verdict = self.within(work.meter(), state, node, in_use);
         if let NodeVerdict::Rejected(reason) = &verdict
             && in_use.is_that_of_state()
@@ -183,6 +184,8 @@ impl CycleDevices {
             if reason != WORK_SPENT {
                 work.keep_reason(&self.rules, seen, node.name, reason);
             } else if let Some(reason) = work.kept_reason(&self.rules, seen, node.name) {
+                // Nothing is left out.
+                work.set_marks(marks);
                 return NodeVerdict::Rejected(reason);
             }
         }

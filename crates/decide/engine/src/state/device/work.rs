@@ -87,7 +87,7 @@ impl DeviceWork {
     }
 
     /// Keeps the reason for which a node was rejected, in a state that is counted by `seen`.
-    pub(crate) fn keep_reason<R: Any + Send + Sync>(
+    pub(crate) fn keep_reason<R: Any + PartialEq + Send + Sync>(
         &self,
         rules: &Arc<R>,
         seen: u64,
@@ -105,8 +105,18 @@ impl DeviceWork {
         found.by_node.insert(node, reason.clone());
     }
 
+    /// Whether the current decision is cut, and whether one was.
+    pub(crate) fn marks(&self) -> [bool; 2] {
+        [self.is_cut(), self.was_cut()]
+    }
+
+    pub(crate) fn set_marks(&self, [is_cut, was_cut]: [bool; 2]) {
+        self.0.is_cut.store(is_cut, Ordering::Relaxed);
+        self.0.was_cut.store(was_cut, Ordering::Relaxed);
+    }
+
     /// The reason that was kept.
-    pub(crate) fn kept_reason<R: Any + Send + Sync>(
+    pub(crate) fn kept_reason<R: Any + PartialEq + Send + Sync>(
         &self,
         rules: &Arc<R>,
         seen: u64,
@@ -142,10 +152,12 @@ impl DeviceWork {
 }
 
 impl FoundReasons {
-    fn is_of<R: Any + Send + Sync>(&self, rules: &Arc<R>, seen: u64) -> bool {
-        self.of
-            .as_ref()
-            .is_some_and(|(of, at)| *at == seen && std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(rules)))
+    fn is_of<R: Any + PartialEq + Send + Sync>(&self, rules: &Arc<R>, seen: u64) -> bool {
+        let is_of = |of: &Arc<dyn Any + Send + Sync>| {
+            std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(rules))
+                || (**of).downcast_ref::<R>().is_some_and(|of| *of == **rules)
+        };
+        self.of.as_ref().is_some_and(|(of, at)| *at == seen && is_of(of))
     }
 }
 

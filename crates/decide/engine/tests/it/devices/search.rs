@@ -141,7 +141,7 @@ fn searches_on_many_nodes_that_each_stay_within_their_limit_share_one_budget() {
     assert_eq!(world.cluster.decide(&other).node(), Some("n0"), "others have what is left");
     assert!(!work.is_cut());
     // The next decision goes on with the nodes that are left.
-    work.allow(7 * one_search, 70 * one_search);
+    work.allow(9 * one_search, 70 * one_search);
     let message = world.cluster.decide(&p).message().into_owned();
     assert!(
         message.contains(" 8 the search for devices on the node ended at its limit of work"),
