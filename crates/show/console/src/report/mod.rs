@@ -126,7 +126,7 @@ impl Part {
         max: usize,
         row: impl FnMut(T) -> Vec<Span>,
     ) {
-        self.table_with(headings.iter().map(|name| strong(name)), items, max, row);
+        self.table_with(headings.iter().map(strong), items, max, row);
     }
 
     pub fn table_with<T>(
@@ -225,7 +225,7 @@ pub fn repairs(repairs: &[Repair]) -> Part {
 }
 
 /// `zone` for `topology.kubernetes.io/zone`.
-fn domain_name(topology_key: &str) -> &str {
+pub fn domain_name(topology_key: &str) -> &str {
     topology_key.rsplit('/').next().unwrap_or(topology_key)
 }
 
