@@ -9,6 +9,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::state::State;
+use crate::authn::API_AUDIENCE;
 use crate::custom;
 use crate::discovery::{self, Document};
 use crate::handlers::Reply;
@@ -36,6 +37,20 @@ pub fn answer(
         [endpoint @ ("healthz" | "livez" | "readyz"), rest @ ..] if rest.len() <= 1 => {
             health(state, endpoint, rest.first().copied(), query)
         }
+        [".well-known", "openid-configuration"] => Ok(Reply::value(
+            StatusCode::OK,
+            &json!({
+                "issuer": API_AUDIENCE,
+                "jwks_uri": format!("{}/openid/v1/jwks", state.url),
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": ["EdDSA"],
+            }),
+        )),
+        ["openid", "v1", "jwks"] => Ok(Reply {
+            content_type: "application/jwk-set+json",
+            ..Reply::value(StatusCode::OK, &state.api.authenticator.tokens().key_set())
+        }),
         ["metrics"] => Ok(Reply {
             content_type: METRICS_TYPE,
             ..Reply::text(StatusCode::OK, state.metrics.text(&state.api.store, state.throttle.seats()))
