@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use berth_api::syntax::dns_subdomain;
 use berth_schema::resource::PODS;
 use bytes::Bytes;
 use http::StatusCode;
@@ -103,6 +104,9 @@ fn target(binding: &Value) -> Result<String, Box<Status>> {
     }
     if node.is_empty() {
         problems.push("target.name: Required value".to_owned());
+    } else {
+        let wrong = dns_subdomain(node).into_iter();
+        problems.extend(wrong.map(|why| format!("target.name: Invalid value: {node:?}: {why}")));
     }
     match problems.as_slice() {
         [] => Ok(node.to_owned()),

@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Answers a watch. The number is the bytes of its selector, which it holds as long as it is open.
 ///
 /// # Errors
-/// The options are invalid, or the version is too old.
+/// The options are invalid, or the state is to be newer than the store.
 pub fn watch(
     api: &Api,
     info: &RequestInfo,
@@ -71,23 +71,14 @@ pub fn watch(
         (Some(send), _) => send,
         (None, version) => version.unwrap_or(0) == 0,
     };
-    if let Some(requested) = requested.filter(|requested| *requested > current) {
-        return if from_state {
-            Err(read_options::too_large(requested, current))
-        } else {
-            // Berth has one API server: a version newer than its own comes from another store and is invalid.
-            Err(Status::expired(format!("too old resource version: {requested} ({current})")))
-        };
+    if let Some(requested) = requested.filter(|requested| from_state && *requested > current) {
+        return Err(read_options::too_large(requested, current));
     }
     let (position, initial) = if from_state {
         let (revision, objects) = api.store.list(resource, &filter);
         (revision, VecDeque::from(objects))
     } else {
-        let position = requested.filter(|requested| *requested > 0).unwrap_or(current);
-        if let Err(error) = api.store.events_for(resource, &filter, position, 0) {
-            return Err(Status::expired(error.to_string()));
-        }
-        (position, VecDeque::new())
+        (requested.filter(|requested| *requested > 0).unwrap_or(current), VecDeque::new())
     };
     let now = Instant::now();
     let watcher = Watcher {
@@ -211,7 +202,8 @@ impl Watcher {
                     self.position = match events.get(n_seen) {
                         // The rest is sent with the next chunk.
                         Some(_) => events.get(n_seen - 1).map_or(self.position, |e| e.object.revision),
-                        None => position,
+                        // A watch from a later version waits for it.
+                        None => position.max(self.position),
                     };
                     if let Some(chunk) = chunk {
                         if chunk.len() < CHUNK_BYTES {

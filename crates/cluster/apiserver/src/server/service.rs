@@ -15,19 +15,19 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Body as _;
 
-use super::authenticate::{authenticate, unauthorized};
+use super::authenticate::authenticate;
 use super::body::{self, RequestBody};
 use super::offload::{is_heavy, is_heavy_selector, panicked};
 use super::paths;
 use super::sending::{Held, ResponseBody};
 use super::state::State;
 use super::throttle::too_many;
-use crate::authz::{Authorizer, is_allowed};
+use crate::authz::Authorizer;
 use crate::custom;
 use crate::handlers::{self, Body, Reply};
 use crate::request::{
-    AUTHENTICATED, ApiRequest, Attributes, MASTERS, Query, RequestInfo, Route, Status, UnknownResource, User,
-    Verb, accepts_gzip, refusal, route,
+    ApiRequest, Attributes, MASTERS, Query, RequestInfo, Route, Status, UnknownResource, User, Verb,
+    accepts_gzip, refusal, route,
 };
 
 /// What is known of a request, and what it holds until its response has been sent.
@@ -90,17 +90,10 @@ async fn answer<B: RequestBody>(
     body: &mut Pin<&mut B>,
     exchange: &mut Exchange,
 ) -> Result<Reply, Box<Status>> {
-    // Authentication comes first: an unauthenticated client must not learn which paths exist.
     let user = authenticate(&state.api.authenticator, &state.api.authorizer, &parts.headers)?;
     exchange.user = Some(user.clone());
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    if !user.is_in(AUTHENTICATED) {
-        let public = Attributes { verb: "get", path, ..Attributes::default() };
-        if parts.method != Method::GET || !is_allowed(&user, &public) {
-            return Err(unauthorized());
-        }
-    }
     let query = query?;
     let (routed, definitions) = {
         let definitions = OnceCell::new();

@@ -82,6 +82,9 @@ fn needed(kind: &str) -> (&'static str, Value) {
             ("sample", json!({"spec": {"workloadRef": reference, "schedulingPolicy": {"basic": {}}}}))
         }
         "DeviceTaintRule" => ("sample", json!({"spec": {"taint": {"key": "a", "effect": "NoSchedule"}}})),
+        "HorizontalPodAutoscaler" => {
+            ("sample", json!({"spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment"}}}))
+        }
         "PodTemplate" => ("sample", json!({"template": template})),
         "PriorityLevelConfiguration" => ("sample", json!({"spec": {"type": "Exempt"}})),
         "ReplicationController" => {

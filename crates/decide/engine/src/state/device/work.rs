@@ -87,6 +87,7 @@ impl DeviceWork {
     }
 
     /// Keeps the reason for which a node was rejected, in a state that is counted by `seen`.
+    #[allow(clippy::ptr_arg, reason = "a text that is borrowed stays so")]
     pub(crate) fn keep_reason<R: Any + PartialEq + Send + Sync>(
         &self,
         rules: &Arc<R>,
@@ -94,7 +95,7 @@ impl DeviceWork {
         node: Symbol,
         reason: &Cow<'static, str>,
     ) {
-        // Without a limit, nobody asks.
+        // Without a limit, no decision is cut.
         if self.left() == u64::MAX {
             return;
         }
