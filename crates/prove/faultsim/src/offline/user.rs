@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::budgets;
 use super::scene::{Scene, Step};
-use super::states::{Key, differences, in_cluster, offline};
+use super::states::{Key, differences, in_cluster, offline, without_reasons};
 use crate::workload::Switches;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -135,7 +135,11 @@ impl User {
                 self.settle(quiet).await.map_err(|error| format!("after {}: {error}", played.join(", ")))?;
             let simulation = what_if.simulation().map_err(|error| format!("offline: {error}"))?;
             let cluster = in_cluster(&pods, &workloads, &self.wanted().await?, &self.lost);
-            let different = differences(&offline(&simulation, &self.lost), &cluster);
+            let offline = offline(&simulation, &self.lost);
+            let different = match self.pace {
+                Pace::Simulated => differences(&offline, &cluster),
+                Pace::Real => differences(&without_reasons(offline), &without_reasons(cluster)),
+            };
             if !different.is_empty() {
                 return Ok(different
                     .into_iter()
