@@ -25,17 +25,25 @@ pub(super) fn is_starting(pod: &Pod) -> bool {
 impl Simulation {
     /// The pods that do not run on the nodes that they name, or are not created, by workload, node and reason, in input order.
     pub fn not_running(&self) -> Vec<NotRunning> {
-        let mut groups = NotRunning::group(self.pods.iter().filter_map(|pod| {
+        let of_pods = self.pods.iter().filter_map(|pod| {
             let why = pod.unadmitted.as_deref()?.clone();
             Some((pod.pod.metadata.namespaced_name(), pod.workload.clone(), why))
-        }));
+        });
+        let of_rollouts = self.rollouts.iter().flat_map(|rollout| rollout.not_created(self));
+        let mut groups = NotRunning::group(of_pods.chain(of_rollouts));
         for group in groups.iter_mut().filter(|group| group.why.state == UnadmittedState::NotCreated) {
             let is_of = |pod: &&SimulatedPod| {
                 pod.workload == group.workload && pod.pod.metadata.namespace == group.namespace
             };
-            group.of = group.workload.as_ref().map(|_| self.pods.iter().filter(is_of).count());
+            let n_later = group.pods.iter().filter(|name| !self.has_pod(name)).count();
+            group.of = group.workload.as_ref().map(|_| self.pods.iter().filter(is_of).count() + n_later);
         }
         groups
+    }
+
+    /// Whether there is a pod with this `namespace/name`.
+    fn has_pod(&self, key: &str) -> bool {
+        key.split_once('/').is_some_and(|(namespace, name)| self.position(namespace, name).is_some())
     }
 
     /// Why a pod that names this node would not run there now.

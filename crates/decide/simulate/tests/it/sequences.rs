@@ -351,3 +351,41 @@ fn a_daemon_set_follows_labels_and_taints_of_nodes() {
         assert_eq!(changed.simulation.pods().len(), on_nodes.len(), "{changes:?}");
     }
 }
+
+#[test]
+fn pods_of_a_stateful_set_on_an_unreachable_node_were_replaced() {
+    let set = workload("StatefulSet", "web", 2, 2)
+        .replace("spec:\n  replicas", "spec:\n  podManagementPolicy: Parallel\n  replicas");
+    let zone = Change::LoseContact { key: "zone".to_owned(), value: "z-a".to_owned(), seconds: None };
+    let nodes = [node("a", 2), node("b", 2), node("c", 2)].concat() + &budget("none", 0);
+    let new = set.replace("image: i", "image: new");
+    for drains in [false, true] {
+        let mut what_if = what_if(&(nodes.clone() + &set));
+        let on_a = what_if.simulation().unwrap().pods().iter().find(|pod| pod.node() == Some("a")).cloned();
+        let on_a = on_a.expect("a pod is on each of two nodes").pod.metadata.name;
+        what_if.apply(&zone).expect("the zone exists");
+        if drains {
+            what_if.apply(&drain("a")).expect("the node exists");
+        } else {
+            let overlaid = what_if.overlay(|inventory| inventory.read(new.as_bytes(), "new").map(drop));
+            overlaid.expect("the objects are valid").expect("the file is valid");
+        }
+        let changed = what_if.run(|_, _| ()).expect("the objects are valid");
+        let pod = changed.simulation.pod("default", &on_a).expect("its name is not free");
+        assert_eq!((pod.node(), pod.pod.metadata.is_deleting()), (Some("a"), true), "drains: {drains}");
+    }
+}
+
+#[test]
+fn pods_that_a_rollout_creates_later_were_not_listed() {
+    let set = workload("StatefulSet", "web", 3, 2);
+    let changed = |text: &str| {
+        let mut what_if = what_if(&[node("a", 2), set.clone()].concat());
+        let overlaid = what_if.overlay(|inventory| inventory.read(text.as_bytes(), "new").map(drop));
+        overlaid.expect("the objects are valid").expect("the file is valid");
+        let outcome = what_if.run(|_, _| ()).expect("the objects are valid").outcome;
+        outcome.not_running.iter().flat_map(|group| group.pods.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(changed(&set), ["default/web-2"]);
+    assert_eq!(changed(&set.replace("image: i", "image: new")), ["default/web-2"]);
+}

@@ -16,16 +16,27 @@ use berth_simulate::{SimulationOptions, Workloads};
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::budgets;
 use super::scene::{Scene, Step};
-use super::states::{Key, differences, in_cluster, offline};
-use crate::platform;
+use super::states::{Key, differences, in_cluster, offline, without_reasons};
 use crate::workload::Switches;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How fast time passes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    Simulated,
+    Real,
+}
+
 /// Between two looks at the pods, and two attempts to evict.
 const LOOK: Duration = Duration::from_secs(5);
+/// The same in real time.
+const REAL_LOOK: Duration = Duration::from_secs(1);
+/// The time without a change after which a real cluster has settled, where nothing waits for seconds of a toleration or for a removed node.
+const SHORT_QUIET: Duration = Duration::from_secs(8);
 /// The cluster has settled when its pods have not changed for so long: longer than seconds of tolerations in scenes, and than pods of removed
 /// nodes are kept.
 const QUIET: Duration = Duration::from_secs(100);
@@ -69,6 +80,7 @@ const WITH_NUMBER: [(Resource, &str); 5] = [
 
 pub struct User {
     client: kube::Client,
+    pace: Pace,
     switches: Switches,
     /// Evictions that are to be made, with the nodes of the pods; tried again until they succeed or the drain is given up.
     evictions: BTreeSet<(NamespacedName, String)>,
@@ -77,8 +89,8 @@ pub struct User {
 }
 
 impl User {
-    pub fn new(client: kube::Client, switches: Switches) -> User {
-        User { client, switches, evictions: BTreeSet::new(), lost: BTreeSet::new() }
+    pub fn new(client: kube::Client, switches: Switches, pace: Pace) -> User {
+        User { client, pace, switches, evictions: BTreeSet::new(), lost: BTreeSet::new() }
     }
 
     /// Plays the scene on both sides. Returns what differs.
@@ -96,9 +108,9 @@ impl User {
         for object in &scene.objects {
             self.create(object).await?;
         }
-        self.settle(QUIET).await?;
+        self.settle(self.quiet()).await?;
         self.fail_probes(scene).await?;
-        self.settle(QUIET).await?;
+        self.settle(self.quiet()).await?;
         let dump = self.dump().await?;
         if let Some(path) = std::env::var_os("FAULTSIM_HISTORY") {
             std::fs::write(&path, dump.to_string()).map_err(|error| error.to_string())?;
@@ -123,7 +135,11 @@ impl User {
                 self.settle(quiet).await.map_err(|error| format!("after {}: {error}", played.join(", ")))?;
             let simulation = what_if.simulation().map_err(|error| format!("offline: {error}"))?;
             let cluster = in_cluster(&pods, &workloads, &self.wanted().await?, &self.lost);
-            let different = differences(&offline(&simulation, &self.lost), &cluster);
+            let offline = offline(&simulation, &self.lost);
+            let different = match self.pace {
+                Pace::Simulated => differences(&offline, &cluster),
+                Pace::Real => differences(&without_reasons(offline), &without_reasons(cluster)),
+            };
             if !different.is_empty() {
                 return Ok(different
                     .into_iter()
@@ -183,8 +199,8 @@ impl User {
         let resource = Resource::of_kind("apps/v1", kind.name());
         let path = resource.map(|r| r.object_path(name.namespace(), name.name())).unwrap_or_default();
         let mut object = self.send(Method::GET, &path, &Value::Null).await?;
-        let now = platform::now().as_secs().to_string();
-        object["spec"]["template"]["metadata"]["annotations"]["changed"] = json!(now);
+        let at = &object["metadata"]["resourceVersion"];
+        object["spec"]["template"]["metadata"]["annotations"]["changed"] = at.clone();
         object["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("150m");
         let read =
             |inventory: &mut Inventory| inventory.read(object.to_string().as_bytes(), "change").map(drop);
@@ -192,7 +208,7 @@ impl User {
         read.map_err(|error| format!("offline: {error}"))?;
         what_if.then().map_err(|error| format!("offline: {error}"))?;
         self.patch(&path, json!({"spec": {"template": object["spec"]["template"]}})).await?;
-        Ok((format!("a new template of {} {name}", kind.name()), QUIET))
+        Ok((format!("a new template of {} {name}", kind.name()), self.quiet()))
     }
 
     /// Pods are not ready from now on.
@@ -342,7 +358,15 @@ impl User {
             }
             _ => return Err(format!("scenes do not have this change: {change}")),
         }
-        Ok(QUIET)
+        Ok(match change {
+            Change::RemoveNode(_) | Change::RemoveDomain { .. } | Change::SetTaint { .. } => QUIET,
+            _ => self.quiet(),
+        })
+    }
+
+    /// How long nothing changes once a cluster has settled.
+    fn quiet(&self) -> Duration {
+        if self.pace == Pace::Real { SHORT_QUIET } else { QUIET }
     }
 
     async fn cordon(&self, node: &str, unschedulable: bool) -> Result<(), String> {
@@ -374,11 +398,11 @@ impl User {
 
     /// Waits until the pods have not changed for a time, and tries to evict. Returns the pods.
     async fn settle(&mut self, quiet: Duration) -> Result<Vec<Pod>, String> {
-        let begin = platform::now();
+        let begin = Instant::now();
         let (mut since, mut last) = (begin, Vec::new());
         loop {
             self.evict().await?;
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(if self.pace == Pace::Real { REAL_LOOK } else { LOOK }).await;
             let pods = self.pods().await?;
             let state = |pod: &Pod| {
                 let Pod { metadata, spec, status } = pod;
@@ -393,10 +417,10 @@ impl User {
             let mut states: Vec<_> = pods.iter().map(state).collect();
             states.sort();
             if states != last {
-                (since, last) = (platform::now(), states);
-            } else if platform::now() - since >= quiet {
+                (since, last) = (Instant::now(), states);
+            } else if since.elapsed() >= quiet {
                 return Ok(pods);
-            } else if platform::now() - begin > LONGEST {
+            } else if begin.elapsed() > LONGEST {
                 return Err("the cluster does not settle".to_owned());
             }
         }
@@ -444,7 +468,7 @@ impl User {
         Ok(json!({"apiVersion": "v1", "kind": "List", "items": objects}))
     }
 
-    async fn items(&self, resource: &Resource) -> Result<Vec<Value>, String> {
+    pub async fn items(&self, resource: &Resource) -> Result<Vec<Value>, String> {
         let list = self.send(Method::GET, &resource.path(""), &Value::Null).await?;
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
@@ -478,7 +502,7 @@ impl User {
         self.try_send(method.clone(), path, body).await.map_err(|error| format!("{method} {path}: {error}"))
     }
 
-    async fn try_send(&self, method: Method, path: &str, body: &Value) -> Result<Value, CallError> {
+    pub async fn try_send(&self, method: Method, path: &str, body: &Value) -> Result<Value, CallError> {
         let media_type =
             if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };

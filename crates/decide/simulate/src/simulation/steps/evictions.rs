@@ -18,6 +18,8 @@ use crate::simulation::unadmitted::Unadmitted;
 /// Pods that a message names.
 const MAX_NAMED: usize = 3;
 
+const LOST_WITH_NODE: &str = "has no controller: it is lost with its node";
+
 /// The eviction of a pod from a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Eviction {
@@ -194,10 +196,21 @@ impl Steps<'_> {
             return;
         }
         let names: HashSet<&str> = nodes.iter().map(String::as_str).collect();
-        for pod in self.simulation.pods.iter_mut().filter(|pod| pod.unadmitted.is_some()) {
-            if names.contains(pod.pod.spec.node_name.as_str()) {
+        // Pods that do not run there are garbage, too.
+        let is_there = |at: usize, pod: &SimulatedPod| {
+            pod.unadmitted.is_some()
+                && names.contains(pod.pod.spec.node_name.as_str())
+                && !self.gone.contains(&at)
+        };
+        let pods = self.simulation.pods.iter().enumerate();
+        let unadmitted: Vec<usize> = pods.filter(|(at, pod)| is_there(*at, pod)).map(|(at, _)| at).collect();
+        for at in unadmitted {
+            let pod = &mut self.simulation.pods[at];
+            if Fate::of(&pod.pod) == Fate::Recreated {
                 let why = Unadmitted::waiting(&pod.pod.spec.node_name);
                 pod.refuse(why);
+            } else {
+                self.leave(at, LOST_WITH_NODE, lost);
             }
         }
         let on_nodes = self.on_nodes(|node| names.contains(node));
@@ -205,7 +218,7 @@ impl Steps<'_> {
         on_nodes.iter().for_each(|(position, _)| self.simulation.remove_from_node(*position));
         nodes.iter().for_each(|node| self.simulation.cluster.remove_node(node));
         for (position, _) in on_nodes {
-            self.leave(position, "has no controller: it is lost with its node", lost);
+            self.leave(position, LOST_WITH_NODE, lost);
         }
         nodes.iter().for_each(|node| _ = self.simulation.nodes.remove(node));
         let is_daemon = |pod: &SimulatedPod| {
@@ -270,7 +283,9 @@ impl Steps<'_> {
     fn leave_or_return(&mut self, at: usize, eviction: &Eviction, lost: &mut Vec<(NamespacedName, String)>) {
         let pod = &self.simulation.pods[at].pod;
         if !pod.belongs_to_node() {
-            self.leave(at, &eviction.why, lost);
+            if !self.stays_terminating(at) {
+                self.leave(at, &eviction.why, lost);
+            }
         } else if pod.metadata.controller().is_some_and(|owner| owner.kind == "DaemonSet") {
             let pod = pod.clone();
             if !self.simulation.is_eligible(&pod, &eviction.node) {
