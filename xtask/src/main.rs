@@ -1,7 +1,7 @@
 //! Repository chores: `cargo xtask arrows` checks dependencies between crates, `cargo xtask modules` finds circles of files,
 //! `cargo xtask deploy` generates the Helm chart and the dashboard, `cargo xtask reproduce` builds a release twice and compares,
 //! `cargo xtask simulate` runs the fault simulation, `cargo xtask playground` builds the playground, `cargo xtask screenshots`
-//! makes the screenshots of the documents.
+//! makes the screenshots of the documents, `cargo xtask reference` builds and asks Kubernetes itself.
 
 mod arrows;
 mod cargo;
@@ -10,6 +10,7 @@ mod deploy;
 mod modules;
 mod playground;
 mod purity;
+mod reference;
 mod reproduce;
 mod sources;
 
@@ -22,25 +23,28 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["arrows"] => check_arrows(),
         ["modules"] => check_modules(),
-        ["deploy"] => root().and_then(|root| Ok(format!("{}, {}", deploy::generate(&root)?, dashboard::generate(&root)?))),
+        ["deploy"] => root()
+            .and_then(|root| Ok(format!("{}, {}", deploy::generate(&root)?, dashboard::generate(&root)?))),
         ["reproduce"] => root().and_then(|root| reproduce::check(&root, "berth-cli")),
         ["reproduce", package] => root().and_then(|root| reproduce::check(&root, package)),
         ["simulate", ref options @ ..] => simulate(options),
         ["playground"] => {
             target_directory().and_then(|target| playground::build(&root()?, &target.join("playground-site")))
         }
+        ["reference", ref arguments @ ..] => reference::run(arguments),
         ["screenshots"] => screenshots(),
         ["playground", folder] => root().and_then(|root| playground::build(&root, folder.as_ref())),
-        _ => Err(
+        _ => Err(format!(
             "usage: cargo xtask arrows    (checks dependencies between crates against ARCHITECTURE.md)\n       \
                   cargo xtask modules    (finds circles of files and of modules in all crates)\n       \
                   cargo xtask deploy    (generates the templates of the Helm chart from deploy/kustomize, and the dashboard)\n       \
                   cargo xtask reproduce [PACKAGE]    (builds a release in two directories and compares)\n       \
                   cargo xtask simulate --seed N | --kept | --runs N [--first N] [--jobs N]    (simulates faults, in a release build)\n       \
                   cargo xtask playground [FOLDER]    (builds the playground as a folder of static files)\n       \
-                  cargo xtask screenshots    (makes the screenshots in docs/images, with chromedriver)"
-                .to_owned(),
-        ),
+                  cargo xtask screenshots    (makes the screenshots in docs/images, with chromedriver)\n       \
+                  {}",
+            reference::USAGE
+        )),
     };
     match result {
         Ok(summary) => {

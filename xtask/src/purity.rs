@@ -39,7 +39,7 @@ const IMPURE: [&str; 14] = [
 /// Text that the engine does not contain: it never sees the text of objects.
 const MANIFESTS: [&str; 6] = [
     "berth_rules::admission",
-    "berth_input::expand",
+    "berth_control::expand",
     "berth_input::inventory",
     "berth_api::read",
     "berth_input::recording",

@@ -4,8 +4,9 @@ use berth_api::read::collect_manifests;
 use berth_schema::resource::{self, Resource, of_kind};
 use serde_json::{Value, json};
 
+use crate::kinds::group_forms::{V1ALPHA2, to_v1beta1};
 use crate::lifecycle::dependents;
-use crate::store::{Change, Store, Write, WriteError};
+use crate::store::{Change, Filter, Store, Write, WriteError};
 use crate::strategy::now;
 
 const OBJECTS: &str = include_str!("bootstrap.yaml");
@@ -21,6 +22,21 @@ pub(crate) async fn bootstrap(store: &Store) -> Result<(), WriteError> {
     }
     for manifest in collect_manifests(OBJECTS, "bootstrap.yaml").expect("a test reads the text") {
         ensure(store, manifest.value).await?;
+    }
+    convert_groups(store).await
+}
+
+/// Groups that an earlier Berth stored in the form of Kubernetes 1.36.
+async fn convert_groups(store: &Store) -> Result<(), WriteError> {
+    for resource in [&resource::POD_GROUPS_V1BETA1, &resource::WORKLOADS_V1BETA1] {
+        let all = store.page(resource, &Filter::default(), None, None, usize::MAX);
+        for object in all.map(|page| page.objects).unwrap_or_default() {
+            let value = object.value();
+            if value["apiVersion"].as_str().is_some_and(|version| version.ends_with(V1ALPHA2)) {
+                let change = Change::Update { expected: object.revision };
+                store.write(Write { resource, change, object: to_v1beta1(value).into() }).await?;
+            }
+        }
     }
     Ok(())
 }

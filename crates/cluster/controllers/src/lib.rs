@@ -29,6 +29,7 @@ mod persistent_volume;
 mod pod_control;
 mod pod_events;
 mod pod_gc;
+mod pod_group_protection;
 mod provisioner;
 mod queue;
 mod replica_set;
@@ -71,6 +72,7 @@ use crate::namespace::Namespaces;
 use crate::node_lifecycle::{NodeLifecycle, TaintEviction};
 use crate::persistent_volume::{EphemeralVolumes, PersistentVolumes};
 use crate::pod_gc::PodGc;
+use crate::pod_group_protection::PodGroupProtection;
 use crate::provisioner::Provisioner;
 use crate::replica_set::ReplicaSets;
 use crate::resource_claim::{DeviceTaintEviction, ResourceClaims};
@@ -137,6 +139,7 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
             &mut informers,
             options.feature_gates,
         );
+        let group_protection = PodGroupProtection::new(api, &mut informers);
         let pod_gc = PodGc::new(api, informers.caches(), options.clone());
         let budget = DisruptionBudgets::new(api, recorder("controllermanager"), &mut informers);
         let autoscaler = HorizontalPodAutoscalers::new(
@@ -184,6 +187,7 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
         tasks.work(|stop| namespace.run(n, stop));
         tasks.work(|stop| node_lifecycle.run(n, stop));
         tasks.work(|stop| taint_eviction.run(n, stop));
+        tasks.work(|stop| group_protection.run(n, stop));
         tasks.work(|stop| pod_gc.run(stop));
         tasks.work(|stop| budget.run(n, stop));
         tasks.work(|stop| autoscaler.run(n, stop));

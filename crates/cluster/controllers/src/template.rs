@@ -3,7 +3,7 @@
 //! Clients write absent fields in different ways: `null`, an empty list, or an empty `resources`.
 //! The comparison ignores these differences, except in `affinity`, where an empty selector and an absent one differ.
 
-pub(crate) use berth_input::expand::POD_TEMPLATE_HASH;
+pub(crate) use berth_control::expand::POD_TEMPLATE_HASH;
 use serde_json::{Map, Value};
 
 /// Kubernetes' alphabet for generated names: no vowels, so no words, and nothing easily confused.

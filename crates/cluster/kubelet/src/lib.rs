@@ -73,6 +73,9 @@ impl Kubelet {
         for template in &options.templates {
             nodes.extend(template.nodes()?);
         }
+        for node in &mut nodes {
+            node.status.node_info.kubelet_version = options.version();
+        }
         let mut names: Vec<_> = nodes.iter().map(|node| node.metadata.name.as_str()).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {

@@ -33,6 +33,13 @@ pub struct KubeletOptions {
     pub request_timeout: Duration,
 }
 
+impl KubeletOptions {
+    /// What the nodes report as the version of their kubelets.
+    pub(crate) fn version(&self) -> String {
+        format!("v{}.0", self.admission.config.feature_gates.version)
+    }
+}
+
 impl Default for KubeletOptions {
     fn default() -> Self {
         KubeletOptions {

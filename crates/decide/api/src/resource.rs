@@ -155,8 +155,10 @@ resources! {
     /// `scheduling.k8s.io/v1alpha3` CompositePodGroup, which API servers serve if [its gate](Resource::is_enabled) is on.
     COMPOSITE_POD_GROUPS = version("v1alpha3", resource("scheduling.k8s.io", "CompositePodGroup", "compositepodgroups"));
     POD_GROUPS = version("v1alpha2", resource("scheduling.k8s.io", "PodGroup", "podgroups"));
+    POD_GROUPS_V1ALPHA3 = not_deletable(version("v1alpha3", resource("scheduling.k8s.io", "PodGroup", "podgroups")));
     POD_GROUPS_V1BETA1 = not_deletable(version("v1beta1", resource("scheduling.k8s.io", "PodGroup", "podgroups")));
     WORKLOADS = version("v1alpha2", resource("scheduling.k8s.io", "Workload", "workloads"));
+    WORKLOADS_V1ALPHA3 = not_deletable(version("v1alpha3", resource("scheduling.k8s.io", "Workload", "workloads")));
     WORKLOADS_V1BETA1 = not_deletable(version("v1beta1", resource("scheduling.k8s.io", "Workload", "workloads")));
     CSI_DRIVERS = cluster_scoped(resource(STORAGE, "CSIDriver", "csidrivers"));
     CSI_NODES = cluster_scoped(resource(STORAGE, "CSINode", "csinodes"));
@@ -226,6 +228,7 @@ impl Resource {
             COMPOSITE_POD_GROUPS => gates.composite_pod_group,
             DEVICE_TAINT_RULES => gates.dra_device_taint_rules && gates.version >= V1_37,
             POD_GROUPS_V1BETA1 | WORKLOADS_V1BETA1 => gates.version >= V1_37,
+            POD_GROUPS_V1ALPHA3 | WORKLOADS_V1ALPHA3 => gates.composite_pod_group,
             _ => true,
         }
     }
@@ -233,7 +236,11 @@ impl Resource {
     /// Whether API servers with these gates say that they have it. Of the groups, the embedded server answers requests for `v1alpha2`
     /// also where Kubernetes does not have it any more: its own controllers use it.
     pub fn is_discoverable(&self, gates: FeatureGates) -> bool {
-        let is_gone = matches!(*self, POD_GROUPS | WORKLOADS) && gates.version >= V1_37;
+        let is_gone = match *self {
+            POD_GROUPS | WORKLOADS => gates.version >= V1_37,
+            POD_GROUPS_V1BETA1 | WORKLOADS_V1BETA1 => !gates.is_on("GenericWorkload"),
+            _ => false,
+        };
         self.is_enabled(gates) && !is_gone
     }
 

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::expand::DesiredReplicas;
 use berth_api::fenceposts::{clamp, desired_healthy, evicts_unready};
 use berth_api::object::{NamespacedName, OwnerReference, Pod, PodDisruptionBudget};
-use berth_input::expand::DesiredReplicas;
 use berth_input::inventory::Inventory;
 use berth_rules::Selector;
 use serde_json::Value;

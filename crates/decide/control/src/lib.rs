@@ -5,6 +5,8 @@ pub mod bounds;
 pub mod budget;
 pub mod daemon_set;
 pub mod deployment;
+pub mod expand;
+pub mod job;
 pub mod limits;
 pub mod quota;
 pub mod replica_set;

@@ -33,6 +33,11 @@ pub fn unreachable(effect: &str) -> Taint {
     Taint { key, effect, value: String::new() }
 }
 
+/// Removes the taints that controllers set by the state of a node: a new one has none of them.
+pub fn remove_of_state(node: &mut NodeSpec) {
+    node.taints.retain(|taint| !taint.key.starts_with("node.kubernetes.io/"));
+}
+
 /// Sets the taints of a node that cannot be reached.
 pub fn taint_unreachable(node: &mut NodeSpec) {
     for taint in ["NoSchedule", "NoExecute"].map(unreachable) {

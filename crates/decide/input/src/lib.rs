@@ -4,13 +4,12 @@
 //! |---|---|
 //! | [`config`] | `KubeSchedulerConfiguration` |
 //! | [`policy`] | placement rules that policies add to pods |
-//! | [`expand`], [`inventory`] | workloads to the pods that their controllers create; the objects of an input, by kind |
+//! | [`inventory`] | the objects of an input, by kind |
 //! | [`recording`], [`journal`] | recorded decisions of kube-scheduler; journals of a running scheduler |
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
 
 pub mod config;
-pub mod expand;
 pub mod inventory;
 pub mod journal;
 pub mod policy;

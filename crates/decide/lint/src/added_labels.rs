@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use berth_api::object::StringMap;
-use berth_input::expand::DesiredReplicas;
+use berth_control::expand::DesiredReplicas;
 use berth_input::inventory::{Workload, WorkloadSpec};
 use berth_rules::{PodSet, Requirement};
 use serde_json::Value;

@@ -2,12 +2,11 @@
 
 use berth_api::feature_gates::VersionChange;
 use berth_api::object::Node;
-use berth_rules::{TopologyScope, WhenUnsatisfiable, pod_requests};
+use berth_rules::{PodSet, TopologyScope, WhenUnsatisfiable, pod_requests};
 
 use crate::input::LintInput;
 use crate::nodes::{allocatable, listed_values};
 use crate::subject::Subject;
-use crate::terms::set;
 
 /// A rule by which a domain takes only a limited number of pods of a subject.
 pub(crate) struct DomainLimit {
@@ -59,7 +58,7 @@ impl LintInput<'_> {
         let counts_all = self.settings.config.feature_gates.has(VersionChange::EmptySpreadSelector);
         for term in &subject.rules.required_anti_affinity {
             if let TopologyScope::Key(key) = &term.topology
-                && subject.others_are_in(&set(term), &self.namespaces)
+                && subject.others_are_in(&PodSet::of(term), &self.namespaces)
             {
                 let (path, key) = (term.path.clone(), key.clone());
                 let per_domain = 1 + i64::from(term.limit);

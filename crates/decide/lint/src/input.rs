@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use berth_api::object::{Pod, RuntimeClass};
 use berth_api::read::{Kind, SourceLocation};
+use berth_control::expand::DesiredReplicas;
 use berth_engine::{Cluster, Settings};
-use berth_input::expand::DesiredReplicas;
 use berth_input::inventory::{Entry, Inventory};
 use berth_input::policy::RequiredLabels;
 use berth_rules::admission::{known_runtime_classes, unknown_runtime_class};
@@ -20,7 +20,6 @@ use crate::nodes::Nodes;
 use crate::population::{PodGroup, Population};
 use crate::severity::Severity;
 use crate::subject::{Object, PodAdmission, Subject};
-use crate::terms::set;
 use crate::work::Work;
 
 /// The rules that state errors of the API server.
@@ -249,7 +248,7 @@ impl<'a> LintInput<'a> {
 
     /// The pods of the input that match all of these terms.
     pub(crate) fn partners(&self, terms: &[PodTerm]) -> Vec<&PodGroup> {
-        let sets: Vec<_> = terms.iter().map(set).collect();
+        let sets: Vec<_> = terms.iter().map(PodSet::of).collect();
         let Some((first, others)) = sets.split_first() else { return Vec::new() };
         let groups = self.population.in_set(first);
         let is_in_all = |group: &&PodGroup| others.iter().all(|set| self.population.is_in(group, set));
@@ -268,7 +267,7 @@ impl<'a> LintInput<'a> {
     /// Whether the first pod of a subject may go anywhere as far as a requirement of its affinity is concerned, because it
     /// matches all of the terms itself.
     pub(crate) fn satisfies_itself(&self, subject: &Subject<'_>, terms: &[PodTerm]) -> bool {
-        let sets: Vec<_> = terms.iter().map(set).collect();
+        let sets: Vec<_> = terms.iter().map(PodSet::of).collect();
         sets.iter().all(|set| subject.is_in(set, &self.namespaces))
             || subject.has_first_pod_in(&sets, &self.namespaces)
     }

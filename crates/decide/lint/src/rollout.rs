@@ -14,6 +14,9 @@ use crate::nodes::is_condition;
 use crate::subject::{PodAdmission, Subject};
 
 const REVISION: &str = "pod-template-hash";
+/// Steps of work to place a pod, and to read a rule of it.
+const PLACEMENT_STEPS: usize = 8;
+const ENTRY_STEPS: usize = 20;
 
 /// How a simulated update ends.
 pub(crate) enum Trial {
@@ -48,12 +51,18 @@ pub(crate) fn pod_of_revision(subject: &Subject<'_>, revision: &str, admission: 
 impl LintInput<'_> {
     /// Updates a subject: `n_old` pods of one revision run, and a pod of another one comes.
     pub(crate) fn try_rollout(&self, subject: &Subject<'_>, n_old: usize) -> Trial {
-        if !self.work.spend(n_old.saturating_mul(1 + self.nodes.all().len())) {
+        if !self.spend_placements(subject, n_old, self.nodes.all().len()) {
             return Trial::NewFits;
         }
         let old = pod_of_revision(subject, "old", self.admission());
         let new = pod_of_revision(subject, "new", self.admission());
         self.try_replacement(&vec![old; n_old], &new)
+    }
+
+    /// Takes the steps of work to place pods of a subject, each of which looks at so many nodes; false if the rule has no more.
+    pub(crate) fn spend_placements(&self, subject: &Subject<'_>, n_pods: usize, n_nodes: usize) -> bool {
+        let n_entries = subject.terms().count() + subject.rules.spread_constraints.len();
+        self.work.spend(n_pods.saturating_mul(PLACEMENT_STEPS + n_nodes + ENTRY_STEPS * n_entries))
     }
 
     /// Whether a new pod fits while the old ones run; those without a node are placed first.

@@ -1,6 +1,6 @@
 //! Simulations of a part of the input.
 
-use berth_input::expand::ExpandError;
+use berth_control::expand::ExpandError;
 use berth_input::inventory::Inventory;
 use berth_simulate::{Simulation, SimulationOptions};
 

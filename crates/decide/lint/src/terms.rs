@@ -31,12 +31,8 @@ impl Term<'_> {
     }
 
     pub(crate) fn set(&self) -> PodSet {
-        set(self.term)
+        PodSet::of(self.term)
     }
-}
-
-pub(crate) fn set(term: &PodTerm) -> PodSet {
-    PodSet { namespaces: term.namespaces.clone(), selector: term.selector.clone() }
 }
 
 impl Subject<'_> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use berth_api::object::{Node, Pod};
+use berth_api::work::WorkBudget;
 use berth_engine::Moves;
 use smallvec::SmallVec;
 
@@ -12,6 +13,10 @@ use crate::goal::Goal;
 use crate::nodes::{Amounts, NodeUses};
 use crate::request::{Input, Request, RunningPod};
 use crate::waiting::Waiting;
+
+/// Steps of work to place a pending pod, and to try a move.
+pub(crate) const PLACEMENT_STEPS: usize = 100;
+const MOVE_STEPS: usize = 50;
 
 /// The values of the goals, in their order.
 pub(crate) type Values = SmallVec<[i64; 6]>;
@@ -62,6 +67,8 @@ pub(crate) struct Board<'a> {
     /// The pods that may move, by class.
     pub(crate) movable_of: Vec<Vec<usize>>,
     pub(crate) goals: Vec<Goal>,
+    /// What the search may still do. What was begun is ended, so that values are never those of a part.
+    pub(crate) work: WorkBudget,
     nodes_by_name: &'a BTreeMap<String, Node>,
     budgets: Budgets<'a>,
     steps: Vec<Step>,
@@ -126,6 +133,7 @@ impl<'a> Board<'a> {
             movable_on,
             movable_of,
             goals: request.goals.clone(),
+            work: WorkBudget::new(request.max_steps),
             nodes_by_name: nodes,
             budgets,
             steps: Vec::new(),
@@ -138,7 +146,10 @@ impl<'a> Board<'a> {
         for i in 0..self.goals.len() {
             values.push(match self.goals[i] {
                 Goal::Required => standing.rejected,
-                Goal::Defragment => self.waiting.n_unplaced(self.moves.cluster()),
+                Goal::Defragment => {
+                    self.spend(PLACEMENT_STEPS * self.waiting.n_pods());
+                    self.waiting.n_unplaced(self.moves.cluster())
+                }
                 Goal::Spread => standing.skew,
                 Goal::Preferences => standing.unmet,
                 Goal::Consolidate => self.nodes.price,
@@ -156,8 +167,14 @@ impl<'a> Board<'a> {
         self.nodes_by_name.get(&self.moves.nodes()[node])?.metadata.label(key)
     }
 
+    /// Takes some steps of work; false if the search has no more.
+    pub(crate) fn spend(&self, steps: usize) -> bool {
+        self.work.spend(steps).is_ok()
+    }
+
     /// Moves a pod, if that is legal now.
     pub(crate) fn apply(&mut self, pod: usize, to: usize) -> bool {
+        self.spend(MOVE_STEPS);
         let from = self.node_of(pod);
         let PodInfo { requests, is_of_node, budgets, is_ready, stays, .. } = &self.pods[pod];
         if from == to || stays.is_some() || !self.budgets.allow(budgets, *is_ready) {

@@ -92,7 +92,7 @@ impl Search<'_, '_> {
             let end = self.states.len();
             for state in layer.clone() {
                 self.expand(state, end);
-                if self.states.len() >= max_states {
+                if self.states.len() >= max_states || self.board.work.is_spent() {
                     return false;
                 }
             }

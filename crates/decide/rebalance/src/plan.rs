@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_api::work::WorkBudget;
 use serde::{Serialize, Serializer};
 use serde_json::Number;
 
@@ -30,6 +31,12 @@ pub struct Plan {
     /// Whether every state that moves can reach was looked at: no plan reaches better values, or the same with fewer moves.
     #[serde(rename = "exhaustive")]
     pub is_exhaustive: bool,
+    /// Whether the search ended at [`Request::max_steps`].
+    #[serde(rename = "cut")]
+    pub is_cut: bool,
+    /// The steps of work that it took.
+    #[serde(skip)]
+    pub n_steps: u64,
     /// The number of moves that were left out for [`Request::max_moves`].
     pub left_out: usize,
     /// The pending pods that find a node after the moves.
@@ -82,7 +89,11 @@ pub fn plan(input: Input<'_>, request: &Request) -> Plan {
     let mut board = Board::new(input, request);
     let (before, bounds) = (board.values(), bounds(&board));
     let is_exhaustive = make(&mut board, &bounds, request);
+    let is_cut = board.work.is_spent();
+    let mut n_steps = board.work.n_spent();
+    board.work = WorkBudget::new(request.max_steps / 4);
     let steps = tidy(&mut board);
+    n_steps += board.work.n_spent();
     let kept = request.max_moves.map_or(steps.len(), |max| steps.len().min(max));
     board.undo_to(0);
     let moves = replay(&mut board, &steps[..kept]);
@@ -95,6 +106,8 @@ pub fn plan(input: Input<'_>, request: &Request) -> Plan {
         after: named(request, &after),
         bounds: named(request, &bounds),
         is_exhaustive,
+        is_cut,
+        n_steps,
         left_out: steps.len() - kept,
         placed,
         immovable,
@@ -125,7 +138,7 @@ fn make(board: &mut Board<'_>, bounds: &Values, request: &Request) -> bool {
                 steps.iter().for_each(|(pod, to)| _ = board.apply(*pod, *to));
             }
         }
-        if is_best || board.n_steps() == start {
+        if is_best || board.n_steps() == start || board.work.is_spent() {
             return is_best && start == 0;
         }
     }

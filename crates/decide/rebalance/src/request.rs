@@ -103,6 +103,8 @@ pub struct Request {
     pub now: Timestamp,
     /// The most states that are looked at to find the best plan of all.
     pub max_states: usize,
+    /// The most steps of work of the whole search; putting its moves in order takes a quarter as many at most.
+    pub max_steps: u64,
 }
 
 impl Request {
@@ -116,6 +118,7 @@ impl Request {
             price_label: None,
             now,
             max_states: 20_000,
+            max_steps: 300_000_000,
         }
     }
 }

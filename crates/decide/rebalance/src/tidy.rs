@@ -36,7 +36,8 @@ fn without_detours(board: &mut Board<'_>, steps: &[Step]) -> Vec<Step> {
         let n_steps = steps.len();
         let mut at = 0;
         while at < steps.len() {
-            match direct(board, &steps[at..]) {
+            let direct = if board.work.is_spent() { None } else { direct(board, &steps[at..]) };
+            match direct {
                 Some((n_replaced, direct)) => _ = steps.splice(at..at + n_replaced, direct),
                 None => {
                     board.apply(steps[at].0, steps[at].1);
@@ -85,7 +86,8 @@ fn ordered(board: &mut Board<'_>, mut left: Vec<Step>, end: &Values) -> Vec<Step
             board.undo_to(n_steps);
             is_better
         };
-        let next = (0..left.len()).find(|at| falls(board, at));
+        let tried = if board.work.is_spent() { 0 } else { left.len() };
+        let next = (0..tried).find(|at| falls(board, at));
         let next = next.or_else(|| exchange(board, &mut left, (&before, end))).unwrap_or(0);
         let (pod, to) = left.remove(next);
         board.apply(pod, to);
@@ -98,7 +100,7 @@ fn ordered(board: &mut Board<'_>, mut left: Vec<Step>, end: &Values) -> Vec<Step
 /// Exchanges the targets of two pods that move once, so that the first step does not raise the values, and the last ones are the same.
 /// Returns the index of that step.
 fn exchange(board: &mut Board<'_>, left: &mut Vec<Step>, (before, end): (&Values, &Values)) -> Option<usize> {
-    if left.len() > MOST_EXCHANGED {
+    if left.len() > MOST_EXCHANGED || board.work.is_spent() {
         return None;
     }
     let once = |pod: usize| left.iter().filter(|step| step.0 == pod).count() == 1;

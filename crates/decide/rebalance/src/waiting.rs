@@ -36,6 +36,10 @@ impl<'a> Waiting<'a> {
         take_back(cluster, pods.map(|(_, pod)| pod).zip(outcomes.iter().flatten()));
     }
 
+    pub(crate) fn n_pods(&self) -> usize {
+        self.units.iter().map(|unit| unit.pods.len()).sum()
+    }
+
     /// The number of pods that find no node.
     pub(crate) fn n_unplaced(&self, cluster: &mut Cluster) -> i64 {
         if self.units.is_empty() {

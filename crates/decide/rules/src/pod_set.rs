@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::pod_term::NAME_LABEL;
+use super::pod_term::{NAME_LABEL, PodTerm};
 use super::relation::satisfiable;
 use super::{NamespaceScope, Requirement, Selector, SetRelation};
 use berth_api::object::{Namespace, StringMap};
@@ -15,6 +15,11 @@ pub struct PodSet {
 }
 
 impl PodSet {
+    /// The pods that a term selects.
+    pub fn of(term: &PodTerm) -> PodSet {
+        PodSet { namespaces: term.namespaces.clone(), selector: term.selector.clone() }
+    }
+
     /// Whether no pod could be in it.
     pub fn is_empty(&self, known: &KnownNamespaces) -> bool {
         !self.selector.is_satisfiable() || !known.meet(&self.namespaces, &NamespaceScope::all())

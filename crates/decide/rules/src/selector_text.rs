@@ -48,6 +48,9 @@ impl FromStr for Selector {
 }
 
 fn parse_requirement(part: &str) -> Result<Requirement, SelectorError> {
+    if part == "!" {
+        return Err(SelectorError::Label("found '', expected: identifier".to_owned()));
+    }
     if let Some(key) = part.strip_prefix('!') {
         return Ok(Requirement::DoesNotExist(label_key(key)?));
     }
@@ -55,6 +58,9 @@ fn parse_requirement(part: &str) -> Result<Requirement, SelectorError> {
         return Ok(Requirement::NotIn(label_key(key)?, vec![label_value(value)?]));
     }
     if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+        if value.starts_with('=') {
+            return Err(SelectorError::Label("found '=', expected: identifier".to_owned()));
+        }
         return Ok(Requirement::In(label_key(key)?, vec![label_value(value)?]));
     }
     if let Some((key, bound)) = part.split_once('>') {
@@ -67,16 +73,22 @@ fn parse_requirement(part: &str) -> Result<Requirement, SelectorError> {
         return Ok(Requirement::Exists(label_key(part)?));
     };
     let (operator, set) = rest.split_once('(').unwrap_or((rest, ""));
+    if !matches!(operator.trim(), "in" | "notin") {
+        let found = rest.split_whitespace().next().unwrap_or_default();
+        return Err(SelectorError::Label(format!("found '{found}', expected: in, notin, =, ==, !=, gt, lt")));
+    }
+    if !rest.contains('(') {
+        return Err(SelectorError::Label("found '', expected: '('".to_owned()));
+    }
     let Some(set) = set.trim().strip_suffix(')') else {
-        return Err(SelectorError::Label(format!("{part:?}")));
+        return Err(SelectorError::Label("found '', expected: ',' or ')'".to_owned()));
     };
     let mut values = set.split(',').map(label_value).collect::<Result<Vec<_>, _>>()?;
     values.sort_unstable();
     values.dedup();
     match operator.trim() {
         "in" => Ok(Requirement::In(label_key(key)?, values)),
-        "notin" => Ok(Requirement::NotIn(label_key(key)?, values)),
-        other => Err(SelectorError::Label(format!("found '{other}', expected: in, notin"))),
+        _ => Ok(Requirement::NotIn(label_key(key)?, values)),
     }
 }
 
@@ -191,7 +203,16 @@ mod tests {
     }
 
     #[test]
-    fn malformed_label_selectors_are_errors() {
+    fn malformed_label_selectors_are_refused_in_the_words_of_kube_apiserver() {
+        for (text, why) in [
+            ("a b c", "found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+            ("a in (b", "found '', expected: ',' or ')'"),
+            ("!", "found '', expected: identifier"),
+            ("a===b", "found '=', expected: identifier"),
+        ] {
+            let error = text.parse::<Selector>().unwrap_err();
+            assert_eq!(error.to_string(), format!("unable to parse requirement: {why}"));
+        }
         for text in ["a b", "a in b", "a in (b", "a)", "a=b,,c", "=b", "a=b c", "a>x", "a of (b)", ","] {
             assert!(text.parse::<Selector>().is_err(), "{text:?}");
         }

@@ -93,13 +93,15 @@ pub(crate) enum Path<'p> {
     Root,
     Field(&'p Path<'p>, &'p str),
     Index(&'p Path<'p>, usize),
+    /// The key of a map.
+    Key(&'p Path<'p>, &'p str),
 }
 
 impl Path<'_> {
     fn without_indices(&self) -> String {
         match self {
             Path::Root => String::new(),
-            Path::Index(parent, _) => parent.without_indices(),
+            Path::Index(parent, _) | Path::Key(parent, _) => parent.without_indices(),
             Path::Field(parent, name) => format!("{}.{name}", parent.without_indices()),
         }
     }
@@ -109,8 +111,8 @@ impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Path::Root => Ok(()),
-            Path::Field(Path::Root, name) => f.write_str(name),
-            Path::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Path::Field(Path::Root, name) | Path::Key(Path::Root, name) => f.write_str(name),
+            Path::Field(parent, name) | Path::Key(parent, name) => write!(f, "{parent}.{name}"),
             Path::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
@@ -138,7 +140,7 @@ impl Reader {
                     if value.is_null() {
                         *value = values.get().zero();
                     }
-                    self.value(values.get(), value, &Path::Field(path, key), owner)?;
+                    self.value(values.get(), value, &Path::Key(path, key), owner)?;
                 }
                 Ok(())
             }
@@ -397,7 +399,7 @@ mod tests {
             ),
             (
                 json!({"metadata": {"labels": {"a": 1}}}),
-                "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels.a of type string",
+                "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
             ),
             (
                 json!({"spec": {"priority": 5_000_000_000_i64}}),

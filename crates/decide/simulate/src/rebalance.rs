@@ -82,15 +82,20 @@ impl Simulation {
         let Some(position) = self.position(namespace, name) else { return };
         self.remove_from_node(position);
         let from = self.pods[position].node().and_then(|node| self.nodes.get(node)).cloned();
+        self.workloads.recreate(&mut self.pods[position].pod, from.as_ref());
+        self.pods[position].was_running = false;
+        self.move_to(position, to);
+    }
+
+    /// A pod that has left its node gets another one.
+    pub(crate) fn move_to(&mut self, position: usize, to: &str) {
         let mut pod = self.pods[position].pod.clone();
-        self.workloads.recreate(&mut pod, from.as_ref());
         self.make_claims(&mut pod);
         let prepared = self.cluster.prepare(&pod);
         let devices = if self.may_need_devices(&pod) { self.cluster.decide_on(&prepared, to) } else { None };
         let outcome = devices.unwrap_or_else(|| Outcome::on(to.to_owned()));
         self.cluster.take(&prepared, &outcome);
         self.pods[position].pod = pod;
-        self.pods[position].was_running = false;
         self.decided(position, outcome);
     }
 }

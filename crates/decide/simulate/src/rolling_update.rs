@@ -5,9 +5,9 @@
 use std::collections::HashSet;
 
 use berth_api::object::{NamespacedName, Pod, TOPOLOGY_LABELS};
+use berth_control::expand::POD_TEMPLATE_HASH as REVISION;
 use berth_engine::{Counts, ExcludedNodes, Explanation, Verdict, Witness};
 use berth_input::config::Plugin;
-use berth_input::expand::POD_TEMPLATE_HASH as REVISION;
 
 use crate::simulation::Simulation;
 

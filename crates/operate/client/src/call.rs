@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_serve::with_sources;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -318,17 +318,21 @@ fn up_to(max_bytes: usize) -> impl FnMut(usize) -> bool {
     }
 }
 
-/// Reads a body while its parts are taken; returns whether it was complete.
+/// Reads a body while its parts are taken; returns whether it was complete, and if not, its first part. It never takes more than
+/// twice its size: a buffer that grows might.
 async fn read(mut body: Body, mut takes: impl FnMut(usize) -> bool) -> Result<(Bytes, bool), kube::Error> {
-    let mut read = BytesMut::new();
+    let (mut parts, mut is_complete) = (Vec::new(), true);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
         if !takes(data.len()) {
-            return Ok((read.freeze(), false));
+            is_complete = false;
+            parts.truncate(1);
+            break;
         }
-        read.extend_from_slice(&data);
+        parts.push(data);
     }
-    Ok((read.freeze(), true))
+    let whole = if parts.len() == 1 { parts.pop() } else { None };
+    Ok((whole.unwrap_or_else(|| parts.concat().into()), is_complete))
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ use crate::queue::PodId;
 /// thousands of changes must not keep the scheduler busy with unschedulable pods.
 const EVALUATION_COST: u32 = 20;
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The most groups that are evaluated between two decisions, however many a change could help.
+const MOST_AT_ONCE: usize = 256;
 /// How often the scheduler looks for pods that have been unschedulable for long.
 const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 
@@ -53,28 +55,43 @@ impl Waker {
     /// Wakes the pods that changes since the last call help.
     pub(crate) fn wake(&mut self, context: &mut Context, groups: &PodGroups, now: Instant) {
         let changes = context.state.cluster.take_changes();
-        let mut helped: Vec<(GroupKey, &'static str)> = Vec::new();
+        let mut helped: Vec<(Option<Instant>, (GroupKey, &'static str))> = Vec::new();
         if !changes.is_empty() {
             for (key, failure) in context.pending.queue.idle() {
                 let helps = changes.iter().find(|change| {
                     failure.wake.iter().any(|conditions| context.state.cluster.could_help(conditions, change))
                 });
                 if let Some(change) = helps {
-                    helped.push((key.clone(), change.event()));
+                    helped.push((failure.look_again, (key.clone(), change.event())));
                 }
             }
         }
         if self.look_again_at.is_some_and(|at| at <= now) {
             self.look_again_at = None;
             let due = context.pending.queue.idle().filter(|(_, failure)| failure.is_due);
-            let due: Vec<_> = due.map(|(key, _)| (key.clone(), "LookAgain")).collect();
-            helped.extend(due);
+            helped.extend(due.map(|(key, failure)| (failure.look_again, (key.clone(), "LookAgain"))));
         }
-        for (key, event) in helped {
+        if !helped.is_empty() {
+            // All of them share the steps, as one decision has them.
+            context.state.cluster.device_work().allow(device_turns::FIRST, device_turns::FIRST);
+        }
+        let (at_once, later) = in_turns(helped);
+        for (key, event) in at_once {
             self.evaluate(context, groups, &key, event, now);
+        }
+        for (key, _) in later {
+            self.postpone(context, &key, now);
         }
         if !changes.is_empty() {
             activate_settled_nominations(context, groups, now);
+        }
+    }
+
+    /// Evaluates a group at this time, or later.
+    fn postpone(&mut self, context: &mut Context, key: &GroupKey, at: Instant) {
+        if let Some(failure) = context.pending.queue.failure_mut(key) {
+            failure.is_due = true;
+            self.look_again_at = Some(self.look_again_at.map_or(at, |before| before.min(at)));
         }
     }
 
@@ -93,23 +110,17 @@ impl Waker {
         let epoch = context.state.cluster.signature_epoch();
         let Some(failure) = context.pending.queue.failure_mut(key) else { return };
         if let Some(at) = failure.look_again.filter(|at| *at > now) {
-            failure.is_due = true;
-            self.look_again_at = Some(self.look_again_at.map_or(at, |before| before.min(at)));
-            return;
+            return self.postpone(context, key, at);
         }
         failure.is_due = false;
         if failure.epoch != epoch {
             // New selectors may distinguish the pods of the group.
-            for key in split(context, groups, key, now) {
-                self.evaluate(context, groups, &key, event, now);
-            }
-            return;
+            return split(context, groups, key, now).iter().for_each(|key| self.postpone(context, key, now));
         }
         let Some(first) = context.pending.queue.first_of(key, now) else { return };
         let Some(queued) = context.pending.pods.get(first) else { return };
         let began = Instant::now();
-        // One that takes longer is decided instead.
-        context.state.cluster.device_work().allow(device_turns::FIRST, device_turns::FIRST);
+        let has_steps = context.state.cluster.device_work().left() > 0;
         // Most nominated pods fit on their node first: then the others need no look.
         let decided = queued.decided();
         let fits = context
@@ -130,7 +141,13 @@ impl Waker {
                     Preemption::Victims(_)
                 )
         };
-        if fits || frees_claim() || preempts() || context.state.cluster.device_work().is_cut() {
+        let is_helped = fits || frees_claim() || preempts();
+        let is_cut = context.state.cluster.device_work().is_cut();
+        if is_cut && !is_helped && !has_steps {
+            return self.postpone(context, key, now);
+        }
+        // One that takes longer is decided instead.
+        if is_helped || is_cut {
             return context.pending.wake(key, event, now);
         }
         let wake = context.state.cluster.wake_conditions(decided);
@@ -152,6 +169,14 @@ impl Waker {
             pending.wake(&key, "UnschedulableTimeout", now);
         }
     }
+}
+
+/// The groups that are evaluated at once, those first that have not been evaluated for the longest time, and the others.
+fn in_turns<T>(mut helped: Vec<(Option<Instant>, T)>) -> (Vec<T>, Vec<T>) {
+    helped.sort_by_key(|(look_again, _)| *look_again);
+    let later = helped.split_off(helped.len().min(MOST_AT_ONCE));
+    let groups = |of: Vec<(Option<Instant>, T)>| of.into_iter().map(|(_, group)| group).collect();
+    (groups(helped), groups(later))
 }
 
 /// Moves an entry whose attempt failed to the unschedulable ones.
@@ -218,4 +243,25 @@ fn is_nomination_settled(context: &Context, id: PodId) -> bool {
         return true;
     }
     !victims.iter().any(|victim| state.exists(victim)) && !state.cluster.awaits_victims(&queued.prepared)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_could_help_thousands_of_groups_keeps_other_pods_waiting_for_some_of_them_only() {
+        let start = Instant::now();
+        let mut evaluated: Vec<(Option<Instant>, usize)> = (0..1000).map(|group| (None, group)).collect();
+        let mut seen = std::collections::BTreeSet::new();
+        // Each turn evaluates some, and the change comes again and again.
+        for turn in 1..=4 {
+            let (at_once, later) = in_turns(evaluated);
+            assert!(at_once.len() <= MOST_AT_ONCE, "{}", at_once.len());
+            seen.extend(at_once.iter().copied());
+            let again = at_once.into_iter().map(|group| (Some(start + turn * LONGEST_WAIT), group));
+            evaluated = again.chain(later.into_iter().map(|group| (None, group))).collect();
+        }
+        assert_eq!(seen.len(), 1000, "each of them has its turn");
+    }
 }

@@ -12,10 +12,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 /// Timeout of a wait: longer than any step of a test takes, in simulated time or on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(120);
 /// Between two looks in a wait.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = DEADLINE;
 
 /// Sends a request: a patch is a merge patch, and `null` is no body.
 pub async fn send(

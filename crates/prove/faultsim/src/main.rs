@@ -30,6 +30,7 @@ const USAGE: &str = "\
 usage: berth-faultsim --seed N                        one run, with its log on standard error (RUST_LOG=info) and its
                                                       history in the file that FAULTSIM_HISTORY names
        berth-faultsim --runs N [--first N] [--jobs N]  this many seeds, each in its own process
+       berth-faultsim --reference N                    the seed on the real cluster of KUBECONFIG, without faults
        berth-faultsim --kept [--jobs N]                the seeds that failed once
        berth-faultsim --scenario NAME [--lost N | --made N]
                                                       a fixed scenario in which a component is killed when it sends its
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
     if let Some(seed) = number("--seed") {
         let run = if seed >= offline::FIRST_SEED { offline::run } else { run::run };
         return one(seed, || run(seed));
+    }
+    if let Some(seed) = number("--reference") {
+        return offline::reference::run(seed);
     }
     if let Some(n) = number("--runs") {
         return many::seeds(n, number("--first").unwrap_or(run::FIRST_WITH_DEVICES), jobs);

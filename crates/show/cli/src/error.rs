@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use berth_api::read::SourceLocation;
 use berth_client::apply::ApplyError;
+use berth_control::expand::ExpandError;
 use berth_input::config::ConfigErrors;
-use berth_input::expand::ExpandError;
 use berth_input::inventory::InputError;
 use berth_simulate::SimulationError;
 use berth_terminal::input::OpenError;

@@ -40,19 +40,27 @@ pub struct Found {
 }
 
 impl Found {
-    /// Namespace and name of the pod that shows best what happens to all: the last pending pod, else the first.
-    pub fn pod_to_explain(&self, simulation: &Simulation) -> Result<(String, String), CliError> {
+    /// Namespace and name of the pod that shows best what happens to all: the last pending pod, else the first. Of pods that are created
+    /// one after the other, it is the one that the others wait for: if it is not created yet, all other pods are placed now (`true`).
+    pub fn pod_to_explain(&self, simulation: &mut Simulation) -> Result<(String, String, bool), CliError> {
+        let is_not_created = |simulation: &Simulation, i: usize| {
+            simulation.pods()[i].is_unadmitted(UnadmittedState::NotCreated)
+        };
+        let (mut waits_for, mut is_placed) = (None, false);
+        if self.pods.iter().any(|i| is_not_created(simulation, *i)) {
+            let before = simulation.clone();
+            simulation.run(|_, _| ());
+            waits_for = self.pods.iter().copied().rfind(|i| simulation.pods()[*i].is_unplaced());
+            is_placed = waits_for.is_some_and(|i| is_not_created(&before, i));
+            if !is_placed {
+                *simulation = before;
+            }
+        }
         let pods = || self.pods.iter().map(|i| &simulation.pods()[*i]);
-        // Of pods that are created one after the other, it is the one that the others wait for.
-        let waits_for = pods().find(|pod| pod.is_unadmitted(UnadmittedState::NotCreated)).and_then(|_| {
-            let mut played = simulation.clone();
-            played.run(|_, _| ());
-            self.pods.iter().copied().rfind(|i| played.pods()[*i].is_unplaced())
-        });
         let pod = waits_for.map(|i| &simulation.pods()[i]);
         let pod = pod.or_else(|| pods().rfind(|pod| !pod.was_running)).or_else(|| pods().next());
         let pod = pod.ok_or_else(|| CliError::NotFound(format!("{} has no pods", self.name)))?;
-        Ok((pod.pod.metadata.namespace.clone(), pod.pod.metadata.name.clone()))
+        Ok((pod.pod.metadata.namespace.clone(), pod.pod.metadata.name.clone(), is_placed))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use berth_api::object::device::ResourceClaim;
 use berth_api::object::{DeviceKind, DeviceObject, NamespacedName, SharedParts};
 use berth_api::read::{Kind, SourceLocation};
+use berth_api::syntax::format::grouped;
 use berth_engine::{DeviceWork, Violation};
 use berth_input::inventory::{Entry, InputError, Inventory};
 use berth_simulate::replay::Timeline;
@@ -22,7 +23,7 @@ use crate::pod_table::PodTable;
 use crate::{ClusterEvent, EnforcerRules, Update};
 
 /// Steps of the searches for devices of one page: about half a second.
-const PAGE_STEPS: u64 = 40_000_000;
+pub(crate) const PAGE_STEPS: u64 = 40_000_000;
 
 /// The cluster that the pages show.
 pub struct State {
@@ -399,10 +400,21 @@ impl State {
     }
 
     /// A page begins, with a budget of its own for searches for devices.
-    pub(crate) fn begin_page(&mut self) {
-        let work = DeviceWork::new(PAGE_STEPS, PAGE_STEPS);
+    pub(crate) fn begin_page(&mut self, steps: u64) {
+        let work = DeviceWork::new(steps, steps);
         self.options.settings.device_work = work.clone();
         self.simulation.cluster().set_device_work(work);
+    }
+
+    /// What the page leaves out because its budget is spent.
+    pub(crate) fn left_out(&self) -> Option<String> {
+        self.options.settings.device_work.was_cut().then(|| {
+            format!(
+                "Searches for devices ended at the limit of {} steps of work for a page: the nodes that are left out count as infeasible \
+                 for the pods with claims.",
+                grouped(PAGE_STEPS as usize)
+            )
+        })
     }
 
     /// The nodes and pods, and the broken rules of running pods.

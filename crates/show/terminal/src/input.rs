@@ -292,7 +292,7 @@ impl<R: Read, F: FnMut(u64)> Read for CountingReader<R, F> {
 mod tests {
     use std::io::Write;
 
-    use berth_input::expand::expand;
+    use berth_control::expand::expand;
     use berth_input::inventory::Inventory;
     use berth_testkit::programs::TempDir;
 

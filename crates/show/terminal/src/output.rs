@@ -4,13 +4,11 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use anstyle::AnsiColor;
-pub use anstyle::Style;
 use berth_api::syntax::shell::quoted;
 use clap::ValueEnum;
 use serde::Serialize;
 
-pub use crate::wrap::NL;
+pub use crate::wrap::{NL, Style};
 use crate::wrap::{Wrapped, harmless, wrapped};
 
 /// `-o` of commands that print a report.
@@ -49,12 +47,12 @@ impl OutputArgs {
 }
 
 /// Headings and names.
-pub const BOLD: Style = Style::new().bold();
-pub const GOOD: Style = AnsiColor::Green.on_default();
-pub const BAD: Style = AnsiColor::Red.on_default();
-pub const ATTENTION: Style = AnsiColor::Yellow.on_default();
+pub const BOLD: Style = Style::Bold;
+pub const GOOD: Style = Style::Green;
+pub const BAD: Style = Style::Red;
+pub const ATTENTION: Style = Style::Yellow;
 /// Secondary information.
-pub const DIM: Style = Style::new().dimmed();
+pub const DIM: Style = Style::Dimmed;
 
 /// `--color`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -122,24 +120,24 @@ pub fn yaml(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 
 /// Prints an error to standard error, with a prefix on each line.
 pub fn error(error: &impl Display) {
-    message("error", BAD.bold(), error);
+    message("error", BAD, error);
 }
 
 /// Prints a warning to standard error.
 pub fn warning(text: &impl Display) {
-    message("warning", ATTENTION.bold(), text);
+    message("warning", ATTENTION, text);
 }
 
 /// Prints a note to standard error.
 pub fn note(text: &impl Display) {
-    message("note", BOLD, text);
+    message("note", Style::Plain, text);
 }
 
 /// Errors are ignored: there is no other output when standard error is closed.
 fn message(word: &str, style: Style, text: &impl Display) {
     let mut stderr = anstream::stderr().lock();
     for line in text.to_string().lines() {
-        let line = wrapped(&format!("{style}{word}:{style:#} {}", harmless(line)), width());
+        let line = wrapped(&format!("{BOLD}{style}{word}:{BOLD:#} {}", harmless(line)), width());
         let _: io::Result<()> = writeln!(stderr, "{line}");
     }
 }

@@ -2,11 +2,10 @@
 
 use std::io::{self, Write};
 
-use anstyle::Style;
 use berth_api::syntax::obeyed::shown;
 
 use crate::output::{self, BOLD};
-use crate::wrap::columns;
+use crate::wrap::{Style, columns};
 
 const GAP: usize = 3;
 /// Cells are padded to at most this many columns: a few long cells would make every line as long.
@@ -28,7 +27,7 @@ impl Cell {
 
 impl<T: ToString> From<T> for Cell {
     fn from(value: T) -> Cell {
-        Cell::styled(value.to_string(), Style::new())
+        Cell::styled(value.to_string(), Style::Plain)
     }
 }
 

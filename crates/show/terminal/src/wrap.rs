@@ -90,8 +90,8 @@ impl fmt::Write for Escaped {
         }
         let rest = piece.strip_suffix('\n');
         self.ends_line = rest.is_some();
-        // A style writes each of its codes as a piece; within a longer one it comes from an input.
-        match STYLES.contains(&piece) {
+        // An equal text elsewhere comes from an input.
+        match CODES.iter().any(|code| std::ptr::eq(piece.as_ptr(), code.as_ptr())) {
             true => self.text.push_str(piece),
             false => self.text.push_str(&shown(rest.unwrap_or(piece))),
         }
@@ -99,8 +99,30 @@ impl fmt::Write for Escaped {
     }
 }
 
-/// The codes of the styles of [`output`](crate::output).
-const STYLES: [&str; 6] = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
+/// How text is shown on a terminal: `{style}` begins it, `{style:#}` ends it.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Style {
+    #[default]
+    Plain,
+    Bold,
+    Dimmed,
+    Red,
+    Green,
+    Yellow,
+}
+
+/// The codes of the styles; the first one ends all of them.
+static CODES: [&str; 6] = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
+
+impl fmt::Display for Style {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Style::Plain => Ok(()),
+            _ if f.alternate() => f.write_str(CODES[0]),
+            style => f.write_str(CODES[*style as usize]),
+        }
+    }
+}
 
 /// A text of an input as a line, or a part of one, that neither a terminal nor the reader of a log obeys.
 pub fn harmless(text: &str) -> String {
@@ -113,7 +135,7 @@ fn without_commands(line: &str) -> Cow<'_, str> {
     let mut start = line;
     loop {
         start = start.trim_start();
-        match STYLES.iter().find_map(|code| start.strip_prefix(code)) {
+        match CODES.iter().find_map(|code| start.strip_prefix(code)) {
             Some(rest) => start = rest,
             None => break,
         }
@@ -199,7 +221,7 @@ mod tests {
         let written = |name: &str| {
             let mut out = Vec::new();
             let mut writer = Wrapped::new(&mut out, None);
-            let bold = anstyle::Style::new().bold();
+            let bold = Style::Bold;
             writeln!(writer, "{bold}{name}{bold:#}:{NL}  {name}").unwrap();
             writeln!(writer, "{name}").unwrap();
             writer.finish().unwrap();
@@ -213,6 +235,8 @@ mod tests {
             ("::error::x", "\\u{3a}:error::x"),
             ("::x ##[error]y ###vso[z]##", "\\u{3a}:x \\u{23}#[error]y #\\u{23}#vso[z]##"),
             ("# ## [x] \u{1b}[31mred", "# ## [x] \\u{1b}[31mred"),
+            // A whole argument that is equal to a code of a style.
+            ("\u{1b}[31m", "\\u{1b}[31m"),
         ] {
             assert_eq!(written(name), format!("\u{1b}[1m{shown}\u{1b}[0m:\n  {shown}\n{shown}\n"));
         }

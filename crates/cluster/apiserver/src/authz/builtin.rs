@@ -15,7 +15,7 @@ pub const EVERYONE_RULES: RuleTable = &[
 ];
 
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version"];
-const DISCOVERY_PATHS: &[&str] = &["/", "/api", "/apis", "/openapi"];
+const DISCOVERY_PATHS: &[&str] = &["/", "/.well-known", "/api", "/apis", "/openapi", "/openid"];
 
 /// Whether a user has a built-in permission.
 pub fn is_allowed(user: &User, what: &Attributes<'_>) -> bool {

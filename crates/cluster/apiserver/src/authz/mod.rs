@@ -13,7 +13,6 @@ mod rules;
 mod tests;
 
 pub use authorizer::Authorizer;
-pub use builtin::is_allowed;
 pub use grants::{GROUP as RBAC_GROUP, role_of};
 pub use held::HeldPermissions;
 pub use policy_rule::{PolicyRule, quoted};

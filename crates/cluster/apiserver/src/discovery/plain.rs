@@ -1,5 +1,9 @@
 //! Discovery one group and one version at a time.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use berth_schema::resource::Resource;
+use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::served::Served;
@@ -54,6 +58,9 @@ pub(super) fn api_resource_list(group: &str, version: &str, all: Served<'_>) -> 
         if !resource.categories.is_empty() {
             entry["categories"] = json!(resource.categories);
         }
+        if let Some(stored) = resource.stored() {
+            entry["storageVersionHash"] = json!(storage_version_hash(stored));
+        }
         list.push(entry);
         for sub in resource.subresources {
             let mut entry = json!({
@@ -79,4 +86,10 @@ pub(super) fn api_resource_list(group: &str, version: &str, all: Served<'_>) -> 
             "resources": list,
         })
     })
+}
+
+/// As kube-apiserver computes it.
+fn storage_version_hash(stored: &Resource) -> String {
+    let hash = digest(&SHA256, format!("{}/{}/{}", stored.group, stored.version, stored.kind).as_bytes());
+    STANDARD.encode(&hash.as_ref()[..8])
 }

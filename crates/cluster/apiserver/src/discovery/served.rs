@@ -1,6 +1,9 @@
 //! The resources that discovery describes.
 
+use std::cmp::Ordering;
+
 use berth_api::feature_gates::FeatureGates;
+use berth_api::syntax::compare_versions;
 use berth_schema::resource::{METRICS, RESOURCES, Resource};
 
 /// The built-in resources whose gates are on, metrics, and these custom ones.
@@ -25,6 +28,10 @@ impl<'c> Served<'c> {
                 Some((_, versions)) => versions.push(resource.version),
                 None => groups.push((resource.group, vec![resource.version])),
             }
+        }
+        // Stable versions first, the newest of each first.
+        for (_, versions) in &mut groups {
+            versions.sort_by(|a, b| compare_versions(b, a).unwrap_or(Ordering::Equal));
         }
         groups
     }

@@ -1,11 +1,15 @@
-use berth_api::feature_gates::FeatureGates;
+use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_schema::resource::{METRICS, RESOURCES};
 
 use super::*;
 
+fn gates() -> FeatureGates {
+    let names = ["GenericWorkload", "CompositePodGroup", "DRADeviceTaintRules"].map(str::to_owned);
+    FeatureGates::of_names(KubernetesVersion::V1_37, &names)
+}
+
 fn get(path: &str, accept: Option<&str>) -> Option<(&'static str, Value)> {
-    let gates = FeatureGates { composite_pod_group: true, ..FeatureGates::default() };
-    let document = document(path, accept, "127.0.0.1:6443", gates, &[])?;
+    let document = document(path, accept, "127.0.0.1:6443", gates(), &[])?;
     let value = serde_json::from_slice(&document.body).expect("documents are JSON");
     Some((document.content_type, value))
 }
@@ -33,9 +37,20 @@ fn plain_discovery_lists_every_resource() {
         let named = |entry: &&Value| !entry["name"].as_str().expect("named").contains('/');
         seen += list["resources"].as_array().expect("resources").iter().filter(named).count();
     }
-    // Kubernetes 1.37 has it no more.
-    let is_served = |of: &&&Resource| (of.group, of.version) != ("scheduling.k8s.io", "v1alpha2");
+    let is_served = |of: &&&Resource| of.is_discoverable(gates());
     assert_eq!(seen, RESOURCES.iter().filter(is_served).count() + METRICS.len());
+}
+
+#[test]
+fn groups_of_pods_hid_resources_of_the_same_name_without_their_gate() {
+    let versions = |gates| {
+        let document = document("/apis/scheduling.k8s.io", None, "", gates, &[]).expect("the group is there");
+        let group: Value = serde_json::from_slice(&document.body).expect("JSON");
+        let versions = group["versions"].as_array().expect("versions").iter();
+        versions.map(|version| version["version"].as_str().expect("named").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(versions(FeatureGates::default()), ["v1"]);
+    assert_eq!(versions(gates()), ["v1", "v1beta1", "v1alpha3"]);
 }
 
 #[test]

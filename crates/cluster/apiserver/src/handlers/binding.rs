@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use berth_api::syntax::dns_subdomain;
 use berth_schema::resource::PODS;
 use bytes::Bytes;
 use http::StatusCode;
@@ -27,7 +28,7 @@ const BOUND: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"statu
 /// The binding is malformed, or the pod does not exist, has another uid, is being deleted or is already bound.
 pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let dry_run = sent::is_dry_run(&request.query, "CreateOptions")?;
-    let mut binding = sent::parse_object(&request.headers, &request.body)?;
+    let mut binding = sent::parse_object(&request.headers, &request.body, "Binding")?;
     // Beside the pod, the binding itself names it.
     if !request.info.name.is_empty() {
         sent::names_object(request, "Binding", &binding)?;
@@ -103,6 +104,9 @@ fn target(binding: &Value) -> Result<String, Box<Status>> {
     }
     if node.is_empty() {
         problems.push("target.name: Required value".to_owned());
+    } else {
+        let wrong = dns_subdomain(node).into_iter();
+        problems.extend(wrong.map(|why| format!("target.name: Invalid value: {node:?}: {why}")));
     }
     match problems.as_slice() {
         [] => Ok(node.to_owned()),

@@ -1,14 +1,15 @@
 //! Objects with several forms. Events have two, `v1` and `events.k8s.io/v1`, and are stored as the first;
-//! HorizontalPodAutoscalers two versions, stored as the second. PodGroups and Workloads have two versions, stored as the older.
+//! HorizontalPodAutoscalers two versions, stored as the second. PodGroups and Workloads have three, stored as `v1beta1`.
 
 use berth_schema::resource::{
-    HORIZONTAL_POD_AUTOSCALERS_V1, NEW_EVENTS, POD_GROUPS_V1BETA1, Resource, Storage, WORKLOADS_V1BETA1,
+    HORIZONTAL_POD_AUTOSCALERS_V1, NEW_EVENTS, POD_GROUPS, POD_GROUPS_V1ALPHA3, Resource, Storage, WORKLOADS,
+    WORKLOADS_V1ALPHA3,
 };
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::autoscaler::{to_v1, to_v2};
-use super::pod_group::{to_v1alpha2, to_v1beta1};
+use crate::kinds::group_forms::{from_v1alpha3, to_v1alpha2, to_v1alpha3, to_v1beta1};
 use crate::store::Object;
 use crate::table::{self, IncludeObject};
 use crate::webhook::{Conversion, ServedForm};
@@ -158,18 +159,21 @@ fn served(resource: &Resource, conversion: Option<Conversion>) -> ServedForm {
 }
 
 /// The resources in another form than the stored one.
-static FORMS: [(&Resource, Conversion); 4] = [
+static FORMS: [(&Resource, Conversion); 6] = [
     (&NEW_EVENTS, EVENTS_CONVERSION),
     (&HORIZONTAL_POD_AUTOSCALERS_V1, Conversion { shown: to_v1, stored: to_v2 }),
-    (&POD_GROUPS_V1BETA1, GROUP_CONVERSION),
-    (&WORKLOADS_V1BETA1, GROUP_CONVERSION),
+    (&POD_GROUPS, OLD_GROUPS),
+    (&WORKLOADS, OLD_GROUPS),
+    (&POD_GROUPS_V1ALPHA3, ALPHA_GROUPS),
+    (&WORKLOADS_V1ALPHA3, ALPHA_GROUPS),
 ];
 
 const EVENTS_CONVERSION: Conversion = Conversion {
     shown: |value| renamed(value, "events.k8s.io/v1".to_owned(), |(old, new)| (old, new)),
     stored: |value| renamed(value, "v1".to_owned(), |(old, new)| (new, old)),
 };
-const GROUP_CONVERSION: Conversion = Conversion { shown: to_v1beta1, stored: to_v1alpha2 };
+const OLD_GROUPS: Conversion = Conversion { shown: to_v1alpha2, stored: to_v1beta1 };
+const ALPHA_GROUPS: Conversion = Conversion { shown: to_v1alpha3, stored: from_v1alpha3 };
 
 type Names = (&'static str, &'static str);
 
@@ -197,7 +201,8 @@ mod tests {
             let stored = shown.stored().expect("its objects are stored");
             let names = |resource: &Resource| (resource.group, resource.version, resource.plural);
             let forms = [equivalent(shown), equivalent(stored)].map(|form| form.map(|form| form.resource));
-            assert_eq!(forms, [Some(names(stored)), Some(names(shown))]);
+            assert_eq!(forms[0], Some(names(stored)));
+            assert!(forms[1].is_some());
             assert!(conversion(stored).is_none());
         }
     }

@@ -40,11 +40,11 @@ fn read_options(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
         dry_run: sent::is_dry_run(query, "DeleteOptions")?,
         ..DeleteOptions::default()
     };
-    if let Some(orphans) = query.flag("orphanDependents")? {
+    if let Some(orphans) = query.flag("orphanDependents") {
         options.set_orphan_dependents(orphans);
     }
     if !request.body.is_empty() {
-        let body = sent::parse_object(&request.headers, &request.body)?;
+        let body = sent::parse_object(&request.headers, &request.body, "DeleteOptions")?;
         options.take_value(&body)?;
     }
     match options.propagation_policy.as_deref() {

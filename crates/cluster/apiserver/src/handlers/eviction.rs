@@ -38,7 +38,7 @@ const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruptio
 /// The pod does not exist, or its budget does not allow the eviction now.
 pub async fn evict(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
-    let mut eviction = sent::parse_object(&request.headers, &request.body)?;
+    let mut eviction = sent::parse_object(&request.headers, &request.body, "Eviction")?;
     // `policy/v1beta1` has the same form.
     if eviction["apiVersion"] == "policy/v1beta1" {
         eviction["apiVersion"] = Value::from("policy/v1");

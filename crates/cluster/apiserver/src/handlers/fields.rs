@@ -10,7 +10,7 @@ use http::{StatusCode, header};
 use serde_json::Value;
 
 use crate::request::{ApiRequest, Cause, Status, Verb};
-use crate::strategy;
+use crate::strategy::{self, metadata};
 
 /// The request's `fieldValidation`. Unknown fields are dropped in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,8 @@ pub fn read(
         None => decode(ty, value),
     };
     let unknown = unknown.map_err(|error| cannot(&error.to_string()))?;
-    if unknown.is_empty() && duplicates.is_empty() {
+    let repeated = metadata::drop_repeated_owners(value);
+    if unknown.is_empty() && duplicates.is_empty() && repeated.is_none() {
         return Ok(());
     }
     let twice = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
@@ -81,9 +82,12 @@ pub fn read(
         Validation::Warn => warnings.extend(problems),
         Validation::Strict => {
             let all: Vec<String> = problems.collect();
-            return Err(cannot(&format!("strict decoding error: {}", all.join(", "))));
+            if !all.is_empty() {
+                return Err(cannot(&format!("strict decoding error: {}", all.join(", "))));
+            }
         }
     }
+    warnings.extend(repeated);
     Ok(())
 }
 
@@ -160,7 +164,7 @@ pub fn applied(
         return Err(invalid_option(request, "fieldManager", "FieldValueRequired", required));
     }
     let manager = manager(request)?;
-    let force = request.query.flag("force")?.unwrap_or(false);
+    let force = request.query.flag("force").unwrap_or(false);
     let Some(ty) = resource.ty() else { return Err(Status::method_not_allowed()) };
     let applied = as_actor(request, resource, &manager, |actor| apply(&ty, current, sent, actor, force));
     applied.map_err(|error| match error {
@@ -187,5 +191,7 @@ pub fn patch_failed(error: &PatchError) -> Box<Status> {
         PatchError::Unprocessable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
         PatchError::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
     };
-    Status::new(code, reason, error.to_string())
+    let mut status = Status::new(code, reason, error.to_string());
+    status.details.is_shown = code == StatusCode::UNPROCESSABLE_ENTITY;
+    status
 }

@@ -13,7 +13,7 @@ use super::read_options::{filter, include_object, resource_version, too_large};
 use super::reply::Reply;
 use super::{body, convert};
 use crate::kinds;
-use crate::request::{ApiRequest, Cause, Form, Query, RequestInfo, Status, choose};
+use crate::request::{ApiRequest, Cause, Form, Query, RequestInfo, Status, choose, wrong_form};
 use crate::store::{Filter, Page, Position};
 use crate::table;
 
@@ -88,7 +88,16 @@ impl Continue {
             let token = Continue { revision, after, remaining: text.remaining, rows: text.rows, of: text.of };
             is_known.then_some(token)
         };
-        read().ok_or_else(|| Status::bad_request("continue key is not valid"))
+        read().ok_or_else(|| {
+            let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).unwrap_or_default();
+            let why = match bytes.first() {
+                Some(first) if *first != b'{' => {
+                    format!(": invalid character {:?} looking for beginning of value", char::from(*first))
+                }
+                _ => String::new(),
+            };
+            Status::bad_request(format!("invalid continue token: continue key is not valid{why}"))
+        })
     }
 }
 
@@ -122,13 +131,16 @@ pub fn list(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
         if let Some(remaining) = next.remaining {
             metadata["remainingItemCount"] = Value::from(remaining);
         }
+    } else if resource.custom.is_some() && form == Form::Plain {
+        metadata["continue"] = "".into();
     }
     let head = |kind: &str, api_version: &str| {
         format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#)
     };
     let objects = page.objects;
     let body = match form {
-        Form::PartialMetadata => {
+        Form::PartialMetadata => return Err(wrong_form(resource, true)),
+        Form::PartialMetadataList => {
             let head = head("PartialObjectMetadataList", "meta.k8s.io/v1");
             body::list(head, objects, |object, out| object.write_partial(out))
         }
@@ -159,8 +171,10 @@ fn page(
     let resource = stored(info)?;
     let limit = query.number("limit")?.filter(|limit| *limit > 0);
     let requested = resource_version(query)?;
+    // As the cache of kube-apiserver, which answers with all.
+    let limit = limit.filter(|_| requested != Some(0) || !query.get("continue").is_empty());
     query.number("timeoutSeconds")?;
-    if query.get("sendInitialEvents") == "true" {
+    if query.flag("sendInitialEvents") == Some(true) {
         let why = "Forbidden: sendInitialEvents is forbidden for list".to_owned();
         return Err(Status::invalid_options(
             "ListOptions",

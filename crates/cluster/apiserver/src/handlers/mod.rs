@@ -14,7 +14,6 @@ mod list;
 mod log;
 mod metrics;
 mod object;
-mod pod_group;
 mod read_options;
 mod reply;
 mod review;

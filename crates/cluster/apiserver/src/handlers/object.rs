@@ -12,7 +12,7 @@ use super::convert;
 use super::read_options::{include_object, resource_version, too_large};
 use super::reply::Reply;
 use crate::kinds;
-use crate::request::{ApiRequest, Form, RequestInfo, Status, choose};
+use crate::request::{ApiRequest, Form, RequestInfo, Status, choose, wrong_form};
 use crate::store::Object;
 use crate::table;
 
@@ -56,6 +56,7 @@ pub fn answer_object(request: &ApiRequest, code: StatusCode, object: &Object) ->
     let bytes = match choose(&request.headers)? {
         Form::Plain => convert::shown(resource, object),
         Form::PartialMetadata => object.partial(),
+        Form::PartialMetadataList => return Err(wrong_form(resource, false)),
         Form::Table => {
             let value = convert::row_value(resource, object);
             let included = convert::included(resource, object, include_object(&request.query)?);

@@ -69,7 +69,8 @@ pub fn include_object(query: &Query) -> Result<IncludeObject, Box<Status>> {
     let value = query.get("includeObject");
     IncludeObject::parse(value).ok_or_else(|| {
         Status::bad_request(format!(
-            "includeObject: Unsupported value: {value:?}: supported values: \"None\", \"Metadata\", \"Object\""
+            "Unable to convert to Table as requested: includeObject: Invalid value: {value:?}: must be 'Metadata', 'Object', \
+             'None', or empty"
         ))
     })
 }

@@ -76,6 +76,7 @@ impl From<Box<Status>> for Reply {
     fn from(status: Box<Status>) -> Self {
         let mut reply = Reply::value(status.code, &status.to_value());
         reply.retry_after = status.details.retry_after_seconds;
+        reply.warnings = status.warnings;
         reply
     }
 }

@@ -11,7 +11,7 @@ use super::api::Api;
 use super::reply::Reply;
 use super::sent;
 use crate::authn::API_AUDIENCE;
-use crate::request::{ApiRequest, Attributes, Cause, Status, User, refusal};
+use crate::request::{ApiRequest, Attributes, Cause, Status, User};
 
 /// Makes the status of a review from its content.
 type Review = fn(&Api, &ApiRequest, &mut Value) -> Result<Value, Box<Status>>;
@@ -20,7 +20,10 @@ static REVIEWS: [(&Resource, Review); 6] = [
     (&SELF_SUBJECT_REVIEWS, |_, request, _| Ok(json!({"userInfo": request.user.info()}))),
     (&TOKEN_REVIEWS, token_status),
     (&SELF_SUBJECT_RULES_REVIEWS, |api, request, spec| rules_status(api, &request.user, spec)),
-    (&SELF_SUBJECT_ACCESS_REVIEWS, |api, request, spec| access_status(api, &request.user, spec)),
+    (&SELF_SUBJECT_ACCESS_REVIEWS, |api, request, spec| {
+        check(spec, false)?;
+        access_status(api, &request.user, spec)
+    }),
     (&SUBJECT_ACCESS_REVIEWS, subject_access_status),
     (&LOCAL_SUBJECT_ACCESS_REVIEWS, subject_access_status),
 ];
@@ -31,7 +34,7 @@ static REVIEWS: [(&Resource, Review); 6] = [
 /// The review is malformed.
 pub fn review(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let resource = request.info.resource;
-    let mut review = sent::parse_object(&request.headers, &request.body)?;
+    let mut review = sent::parse_object(&request.headers, &request.body, resource.kind)?;
     sent::agree_with_path(request, resource.group, resource.version, resource.kind, &mut review)?;
     let (_, status_of) =
         REVIEWS.iter().find(|(of, _)| std::ptr::eq(*of, resource)).ok_or_else(Status::method_not_allowed)?;
@@ -44,52 +47,56 @@ fn subject_access_status(api: &Api, request: &ApiRequest, spec: &mut Value) -> R
     let namespace = &spec["resourceAttributes"]["namespace"];
     if resource.namespaced && namespace.as_str().unwrap_or_default() != request.info.namespace {
         let field = "spec.resourceAttributes.namespace";
-        return Err(invalid(resource.kind, field, namespace, "must match metadata.namespace"));
+        return Err(invalid(vec![cause(field, namespace, "must match metadata.namespace")]));
     }
-    access_status(api, &subject(spec, resource.kind)?, spec)
+    check(spec, true)?;
+    access_status(api, &subject(spec), spec)
 }
 
 fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value[field].as_str().unwrap_or_default()
 }
 
-fn invalid(kind: &str, field: &str, value: &Value, why: &str) -> Box<Status> {
-    let cause = Cause {
-        reason: "FieldValueInvalid".to_owned(),
-        message: format!("Invalid value: {value}: {why}"),
-        field: field.to_owned(),
-    };
-    Status::invalid_kind("authorization.k8s.io", kind, "", vec![cause])
+fn cause(field: &str, value: &Value, why: &str) -> Cause {
+    let message = format!("Invalid value: {value}: {why}");
+    Cause { reason: "FieldValueInvalid".to_owned(), message, field: field.to_owned() }
 }
 
-fn subject(spec: &Value, kind: &str) -> Result<User, Box<Status>> {
+/// kube-apiserver does not name the kind.
+fn invalid(causes: Vec<Cause>) -> Box<Status> {
+    Status::invalid_kind("authorization.k8s.io", "", "", causes)
+}
+
+/// What is asked, and of whom.
+fn check(spec: &Value, has_subject: bool) -> Result<(), Box<Status>> {
+    let mut causes = Vec::new();
+    if spec["resourceAttributes"].is_object() == spec["nonResourceAttributes"].is_object() {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        causes.push(cause("spec", &Value::Null, why));
+    }
+    let is_named =
+        !text(spec, "user").is_empty() || spec["groups"].as_array().is_some_and(|all| !all.is_empty());
+    if has_subject && !is_named {
+        causes.push(cause("spec.user", &"".into(), "at least one of user or group must be specified"));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(invalid(causes)) }
+}
+
+fn subject(spec: &Value) -> User {
     let texts = |values: &Value| -> Vec<String> {
         values.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let extra = spec["extra"].as_object().into_iter().flatten();
-    let user = User {
+    User {
         name: text(spec, "user").to_owned(),
         uid: text(spec, "uid").to_owned(),
         groups: texts(&spec["groups"]),
         extra: extra.map(|(key, values)| (key.clone(), texts(values))).collect(),
-    };
-    if user.name.is_empty() && user.groups.is_empty() {
-        return Err(invalid(
-            kind,
-            "spec.user",
-            &Value::from(""),
-            "at least one of user or group must be specified",
-        ));
     }
-    Ok(user)
 }
 
 fn access_status(api: &Api, user: &User, spec: &Value) -> Result<Value, Box<Status>> {
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
-    if resource.is_object() == path.is_object() {
-        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        return Err(invalid("SelfSubjectAccessReview", "spec", &json!({}), why));
-    }
     let what = Attributes {
         verb: text(if resource.is_object() { resource } else { path }, "verb"),
         group: text(resource, "group"),
@@ -100,11 +107,7 @@ fn access_status(api: &Api, user: &User, spec: &Value) -> Result<Value, Box<Stat
         path: text(path, "path"),
         selected_node: selected_node(&resource["fieldSelector"]["requirements"]),
     };
-    Ok(if api.authorizer.allows(user, &what) {
-        json!({"allowed": true})
-    } else {
-        json!({"allowed": false, "reason": refusal(user, &what)})
-    })
+    Ok(json!({"allowed": api.authorizer.allows(user, &what)}))
 }
 
 /// The node that the field selector of an access review requires.
@@ -132,18 +135,17 @@ fn rules_status(api: &Api, user: &User, spec: &Value) -> Result<Value, Box<Statu
 }
 
 fn token_status(api: &Api, _request: &ApiRequest, spec: &mut Value) -> Result<Value, Box<Status>> {
+    if text(spec, "token").is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
     let requested = spec["audiences"].as_array().map_or(&[][..], Vec::as_slice);
     let requested: Vec<&str> = requested.iter().filter_map(Value::as_str).collect();
     let audiences = if requested.is_empty() { &[API_AUDIENCE][..] } else { &requested };
     let valid = api.authenticator.authenticate(text(spec, "token"), audiences);
-    if let Some(spec) = spec.as_object_mut() {
-        // The response does not repeat the token.
-        spec.remove("token");
-    }
     Ok(match valid {
         Some((user, audiences)) => {
             json!({"authenticated": true, "user": user.info(), "audiences": audiences})
         }
-        None => json!({"error": "the token is not valid for these audiences", "user": {}}),
+        None => json!({"error": "invalid bearer token", "user": {}}),
     })
 }

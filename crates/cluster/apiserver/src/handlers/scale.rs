@@ -31,7 +31,7 @@ pub async fn change(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status
         let mut value = if applies {
             sent::parse_applied(&request.body)?
         } else {
-            sent::parse_object(&request.headers, &request.body)?
+            sent::parse_object(&request.headers, &request.body, "Scale")?
         };
         sent::agree_with_path(request, "autoscaling", "v1", "Scale", &mut value)?;
         Some(value)

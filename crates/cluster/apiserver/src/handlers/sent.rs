@@ -10,19 +10,14 @@ use serde_json::Value;
 
 use super::strict_json::{self, Parsed};
 use super::{convert, fields};
-use crate::request::{ApiRequest, Query, Status, Verb};
+use crate::request::{ApiRequest, Cause, Query, Status, Verb};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The media type of a server-side apply. The body may be JSON, which is valid YAML.
 const APPLY: &str = "application/apply-patch+yaml";
 /// Limit of the bytes that YAML aliases of a body repeat.
 const MAX_ALIASED_BYTES: usize = 64 << 10;
-const PATCH_TYPES: &[&str] = &[
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    APPLY,
-];
+const CUSTOM_PATCH_TYPES: &[&str] = &["application/json-patch+json", "application/merge-patch+json", APPLY];
 
 /// Whether the request is a dry run; `options` is the kind of its options.
 ///
@@ -45,21 +40,23 @@ pub fn is_dry_run(query: &Query, options: &str) -> Result<bool, Box<Status>> {
 ///
 /// # Errors
 /// The media type is another, or the text is malformed or not an object.
-pub fn parse_object(headers: &HeaderMap, body: &Bytes) -> Result<Value, Box<Status>> {
-    parse_strictly(headers, body).map(|parsed| parsed.value)
+pub fn parse_object(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Value, Box<Status>> {
+    parse_strictly(headers, body, kind).map(|parsed| parsed.value)
 }
 
 /// The same, with the duplicate fields of a JSON text.
 ///
 /// # Errors
 /// The media type is another, or the text is malformed or not an object.
-pub fn parse_strictly(headers: &HeaderMap, body: &Bytes) -> Result<Parsed, Box<Status>> {
+pub fn parse_strictly(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Parsed, Box<Status>> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let plain = |value: Value| Parsed { value, duplicates: Vec::new() };
     let parsed = match media_type.as_str() {
         "" | "application/json" => strict_json::parse(body).map_err(|error| {
-            Status::bad_request(format!("the object provided is not valid JSON: {error}"))
+            let why =
+                if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
+            unrecognized(kind, &format!("{NO_VERSION}{why}"), body)
         })?,
         "application/yaml" => plain(parse_yaml(body)?),
         PROTOBUF => plain(protobuf::decode(body).map_err(|error| match error {
@@ -70,10 +67,32 @@ pub fn parse_strictly(headers: &HeaderMap, body: &Bytes) -> Result<Parsed, Box<S
         })?),
         _ => return Err(unsupported_media_type(&["application/json", "application/yaml", PROTOBUF])),
     };
-    match parsed.value {
-        Value::Object(_) => Ok(parsed),
-        _ => Err(Status::bad_request("the object provided is unrecognized: a JSON object is expected")),
+    if parsed.value.is_object() {
+        return Ok(parsed);
     }
+    let why = format!(
+        "{NO_VERSION}json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
+         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+        patch::json_type(&parsed.value)
+    );
+    Err(unrecognized(kind, &why, body))
+}
+
+const NO_VERSION: &str = "couldn't get version/kind; json parse error: ";
+
+/// The body is no object of a kind. What does not look like one is shown as bytes, as kube-apiserver does.
+fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Status> {
+    const SHOWN: usize = 30;
+    let part = &body[..body.len().min(SHOWN)];
+    let more = if body.len() > SHOWN { " ..." } else { "" };
+    let shown = match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(part).into_owned(),
+        Some(_) => part.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({shown}{more})"
+    ))
 }
 
 /// Reads the body of a server-side apply: YAML, which includes JSON.
@@ -81,7 +100,18 @@ pub fn parse_strictly(headers: &HeaderMap, body: &Bytes) -> Result<Parsed, Box<S
 /// # Errors
 /// The text is malformed, or has not exactly one object.
 pub fn parse_applied(body: &Bytes) -> Result<Value, Box<Status>> {
-    match parse_yaml(body)? {
+    let json = serde_json::from_slice::<Value>(body).ok().filter(Value::is_object);
+    if let Some(sent) =
+        json.as_ref().filter(|sent| !sent["kind"].is_string() || !sent["apiVersion"].is_string())
+    {
+        let text = |field: &str| sent[field].as_str().unwrap_or_default();
+        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+        return Err(Status::bad_request(format!(
+            "invalid object type: {group}/{version}, Kind={}",
+            text("kind")
+        )));
+    }
+    match json.map_or_else(|| parse_yaml(body), Ok)? {
         value @ Value::Object(_) => Ok(value),
         _ => Err(Status::bad_request("the object provided is unrecognized: an object is expected")),
     }
@@ -123,6 +153,45 @@ pub fn names_object(request: &ApiRequest, kind: &str, value: &Value) -> Result<(
     Err(Status::bad_request(format!("name in URL does not match name in {kind} object")))
 }
 
+/// An object of another kind than that of the path, in the words of kube-apiserver.
+fn other_kind(kind: &str, group: &str, value: &Value, expected: &str) -> Box<Status> {
+    let text = |field: &str| value[field].as_str().filter(|text| !text.is_empty());
+    let (sent, kind_sent) = (text("apiVersion").unwrap_or(expected), text("kind").unwrap_or(kind));
+    let (sent_group, version) = sent.split_once('/').unwrap_or(("", sent));
+    let why = match type_of(sent_group, version, kind_sent) {
+        Some(_) => {
+            let package = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() };
+            format!("converting ({version}.{kind_sent}) to ({package}.{kind}): unknown conversion")
+        }
+        None => format!(
+            "no kind {kind_sent:?} is registered for version {sent:?} in scheme \"pkg/runtime/scheme.go:111\""
+        ),
+    };
+    Status::bad_request(format!("{kind_sent} in version {version:?} cannot be handled as a {kind}: {why}"))
+}
+
+/// A custom object names its kind and version.
+fn check_custom(request: &ApiRequest, kind: &str, version: &str, value: &Value) -> Result<(), Box<Status>> {
+    let text = |field: &str| value[field].as_str().unwrap_or_default();
+    if text("kind").is_empty() {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&request.body));
+        return Err(unrecognized(kind, &why, &request.body));
+    }
+    if text("apiVersion") != version {
+        let sent = text("apiVersion");
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({sent}) does not match the expected API version ({version})"
+        )));
+    }
+    if text("kind") != kind {
+        let message = format!("Invalid value: {:?}: must be {kind}", text("kind"));
+        let cause = Cause { reason: "FieldValueInvalid".to_owned(), message, field: "kind".to_owned() };
+        let name = value["metadata"]["name"].as_str().unwrap_or_default();
+        return Err(Status::invalid_kind(request.info.resource.group, text("kind"), name, vec![cause]));
+    }
+    Ok(())
+}
+
 /// Checks that an object has the kind of the path's resource, and fills in fields from the path.
 ///
 /// # Errors
@@ -135,17 +204,15 @@ pub fn agree_with_path(
     value: &mut Value,
 ) -> Result<(), Box<Status>> {
     let info = &request.info;
-    let wanted = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    for (field, wanted) in [("apiVersion", wanted.as_str()), ("kind", kind)] {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    if info.resource.custom.is_some() && info.subresource_name() != "scale" {
+        check_custom(request, kind, &api_version, value)?;
+    }
+    for (field, wanted) in [("apiVersion", api_version.as_str()), ("kind", kind)] {
         match &value[field] {
             Value::Null => value[field] = Value::from(wanted),
             Value::String(text) if text == wanted || text.is_empty() => value[field] = Value::from(wanted),
-            other => {
-                return Err(Status::bad_request(format!(
-                    "the {field} in the data ({}) does not match the expected {field} ({wanted})",
-                    other.as_str().map_or_else(|| other.to_string(), str::to_owned)
-                )));
-            }
+            _ => return Err(other_kind(kind, group, value, &api_version)),
         }
     }
     let metadata = &mut value["metadata"];
@@ -174,10 +241,8 @@ pub fn agree_with_path(
     } else if namespace.is_empty() {
         metadata.insert("namespace".to_owned(), Value::from(info.namespace.as_str()));
     } else if namespace != info.namespace {
-        return Err(Status::bad_request(format!(
-            "the namespace of the provided object does not match the namespace sent on the request ({namespace} != {})",
-            info.namespace
-        )));
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(why));
     }
     if !info.name.is_empty() {
         let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -263,17 +328,20 @@ pub fn patched(
         "application/json-patch+json" => patch::json::apply(&shown, &parse()?),
         "application/merge-patch+json" => patch::merge::apply(&shown, &parse()?),
         "application/strategic-merge-patch+json" if resource.custom.is_some() => {
-            return Err(unsupported_media_type(&[
-                "application/json-patch+json",
-                "application/merge-patch+json",
-                APPLY,
-            ]));
+            return Err(unsupported_media_type(CUSTOM_PATCH_TYPES));
         }
         "application/strategic-merge-patch+json" => match type_of(group, version, kind) {
             Some(ty) => patch::strategic::apply(ty, &shown, &parse()?),
             None => patch::merge::apply(&shown, &parse()?),
         },
-        _ => return Err(unsupported_media_type(PATCH_TYPES)),
+        _ if resource.custom.is_some() => return Err(unsupported_media_type(CUSTOM_PATCH_TYPES)),
+        _ => {
+            return Err(Status::of_router(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "UnsupportedMediaType",
+                "415: Unsupported Media Type",
+            ));
+        }
     };
     let mut value = patched.map_err(|error| fields::patch_failed(&error))?;
     check_name(request, &value["metadata"])?;

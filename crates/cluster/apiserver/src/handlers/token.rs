@@ -31,7 +31,7 @@ const MAX_SECONDS: i64 = 366 * 24 * 3600;
 pub fn token(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let dry_run = sent::is_dry_run(&request.query, "CreateOptions")?;
-    let mut sent = sent::parse_object(&request.headers, &request.body)?;
+    let mut sent = sent::parse_object(&request.headers, &request.body, "TokenRequest")?;
     sent::agree_with_path(request, "authentication.k8s.io", "v1", "TokenRequest", &mut sent)?;
     let mut warnings = Vec::new();
     fields::read(request, ("authentication.k8s.io", "v1", "TokenRequest"), &mut sent, &[], &mut warnings)?;
@@ -51,13 +51,15 @@ pub fn token(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     if audiences.is_empty() {
         audiences.push(API_AUDIENCE.to_owned());
     }
-    let expires = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
+    let now = jiff::Timestamp::now();
+    let expires = now + jiff::SignedDuration::from_secs(seconds);
     sent["spec"]["expirationSeconds"] = Value::from(seconds);
     sent["spec"]["audiences"] = json!(audiences);
     let claims = Claims {
         namespace: info.namespace.clone(),
         name: info.name.clone(),
         uid: uid(&account).to_owned(),
+        issued: u64::try_from(now.as_second()).unwrap_or_default(),
         expires: u64::try_from(expires.as_second()).unwrap_or_default(),
         audiences,
         bound,

@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Answers a watch. The number is the bytes of its selector, which it holds as long as it is open.
 ///
 /// # Errors
-/// The options are invalid, or the version is too old.
+/// The options are invalid, or the state is to be newer than the store.
 pub fn watch(
     api: &Api,
     info: &RequestInfo,
@@ -51,9 +51,14 @@ pub fn watch(
     let include = read_options::include_object(query)?;
     let filter = read_options::filter(&api.store, info, query)?;
     let selector_bytes = filter.size();
-    let requested = read_options::resource_version(query)?;
-    let bookmarks = query.flag("allowWatchBookmarks")? == Some(true);
-    let send_initial = query.flag("sendInitialEvents")?;
+    let requested = read_options::resource_version(query).map_err(|mut status| {
+        status.code = StatusCode::INTERNAL_SERVER_ERROR;
+        status.reason = "";
+        status.message = status.message.replace("invalid resource version: ", "");
+        status
+    })?;
+    let bookmarks = query.flag("allowWatchBookmarks") == Some(true);
+    let send_initial = query.flag("sendInitialEvents");
     check_options(query, send_initial, bookmarks)?;
     let duration = match query.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_DURATION),
@@ -66,23 +71,14 @@ pub fn watch(
         (Some(send), _) => send,
         (None, version) => version.unwrap_or(0) == 0,
     };
-    if let Some(requested) = requested.filter(|requested| *requested > current) {
-        return if from_state {
-            Err(read_options::too_large(requested, current))
-        } else {
-            // Berth has one API server: a version newer than its own comes from another store and is invalid.
-            Err(Status::expired(format!("too old resource version: {requested} ({current})")))
-        };
+    if let Some(requested) = requested.filter(|requested| from_state && *requested > current) {
+        return Err(read_options::too_large(requested, current));
     }
     let (position, initial) = if from_state {
         let (revision, objects) = api.store.list(resource, &filter);
         (revision, VecDeque::from(objects))
     } else {
-        let position = requested.filter(|requested| *requested > 0).unwrap_or(current);
-        if let Err(error) = api.store.events_for(resource, &filter, position, 0) {
-            return Err(Status::expired(error.to_string()));
-        }
-        (position, VecDeque::new())
+        (requested.filter(|requested| *requested > 0).unwrap_or(current), VecDeque::new())
     };
     let now = Instant::now();
     let watcher = Watcher {
@@ -113,6 +109,7 @@ pub fn watch(
 }
 
 fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> Result<(), Box<Status>> {
+    query.number("limit")?;
     let invalid = |field: &str, why: &str| {
         let cause = Cause {
             reason: "FieldValueForbidden".to_owned(),
@@ -130,10 +127,15 @@ fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> 
             "resourceVersionMatch",
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         ),
-        (None, _) => invalid(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        ),
+        (None, given) => {
+            let field = "resourceVersionMatch";
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            let forbidden = ("FieldValueForbidden", field, format!("Forbidden: {why}"));
+            let why = format!("Unsupported value: {given:?}: supported values: \"NotOlderThan\"");
+            let other = ("FieldValueNotSupported", field, why);
+            let n_causes = if given == "NotOlderThan" { 1 } else { 2 };
+            Err(Status::invalid_options("ListOptions", &[forbidden, other][..n_causes]))
+        }
     }
 }
 
@@ -200,7 +202,8 @@ impl Watcher {
                     self.position = match events.get(n_seen) {
                         // The rest is sent with the next chunk.
                         Some(_) => events.get(n_seen - 1).map_or(self.position, |e| e.object.revision),
-                        None => position,
+                        // A watch from a later version waits for it.
+                        None => position.max(self.position),
                     };
                     if let Some(chunk) = chunk {
                         if chunk.len() < CHUNK_BYTES {
@@ -283,7 +286,9 @@ impl Watcher {
 
     fn write(&mut self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
         match self.form {
-            Form::PartialMetadata => write_frame(chunk, event_type, |out| object.write_partial(out)),
+            Form::PartialMetadata | Form::PartialMetadataList => {
+                write_frame(chunk, event_type, |out| object.write_partial(out))
+            }
             Form::Table => {
                 let value = convert::row_value(self.shown, object);
                 let included = convert::included(self.shown, object, self.include);
@@ -316,7 +321,9 @@ impl Watcher {
         let bookmark =
             json!({"kind": self.shown.kind, "apiVersion": self.shown.api_version(), "metadata": metadata});
         match self.form {
-            Form::PartialMetadata => return line("BOOKMARK", &partial.to_string()),
+            Form::PartialMetadata | Form::PartialMetadataList => {
+                return line("BOOKMARK", &partial.to_string());
+            }
             Form::Plain => return line("BOOKMARK", &bookmark.to_string()),
             Form::Table => {}
         }

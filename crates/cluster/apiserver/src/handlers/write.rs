@@ -34,14 +34,16 @@ pub async fn create(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status
     let dry_run = is_dry_run(&request.query, "CreateOptions")?;
     let mut warnings = Vec::new();
     let value = read(request, &mut warnings)?;
-    let object = create_object(api, request, resource, value, dry_run, &mut warnings).await?;
-    Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings))
+    match create_object(api, request, resource, value, dry_run, &mut warnings).await {
+        Ok(object) => Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings)),
+        Err(status) => Err(status.with_warnings(warnings)),
+    }
 }
 
 /// The object of the request, in its stored form.
 fn read(request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value, Box<Status>> {
     let RequestInfo { resource, .. } = request.info;
-    let mut sent = parse_strictly(&request.headers, &request.body)?;
+    let mut sent = parse_strictly(&request.headers, &request.body, request.info.sent_kind().2)?;
     agree_with_path(request, resource.group, resource.version, resource.kind, &mut sent.value)?;
     fields::read(request, request.info.sent_kind(), &mut sent.value, &sent.duplicates, warnings)?;
     Ok(convert::stored_value(resource, sent.value))
@@ -88,12 +90,12 @@ async fn create_object(
         }
         lifecycle::admit_create(&context, resource, &mut value, warnings)?;
         api.admission.validate(request, act, Some(&value), warnings).await?;
-        let name = key(&value).1.to_owned();
+        let (namespace, name) = key(&value);
+        let key = (namespace.to_owned(), name.to_owned());
         let charge = api.quotas.charge(resource, &value, None, dry_run).await?;
         if dry_run {
-            let (namespace, name) = key(&value);
-            if api.store.get(resource, namespace, name).is_some() {
-                return Err(Status::already_exists(request.info.resource, name));
+            if let Some(existing) = api.store.get(resource, &key.0, &key.1) {
+                return Err(already_exists(request.info.resource, &key.1, Some(&existing)));
             }
             check_claims(&api.store, resource, &value)?;
             return Ok(Arc::new(tried(resource, value, None)));
@@ -107,9 +109,21 @@ async fn create_object(
             }
             Err(WriteError::AlreadyExists) if generated && n_attempts < NAME_ATTEMPTS => {}
             Err(WriteError::Claimed(claim)) if n_attempts < CHANGE_ATTEMPTS => claimed = Some(claim),
-            Err(error) => return Err(error.into_status(request.info.resource, &name)),
+            Err(WriteError::AlreadyExists) => {
+                let existing = api.store.get(resource, &key.0, &key.1);
+                return Err(already_exists(request.info.resource, &key.1, existing.as_deref()));
+            }
+            Err(error) => return Err(error.into_status(request.info.resource, &key.1)),
         }
     }
+}
+
+fn already_exists(resource: &Resource, name: &str, existing: Option<&Object>) -> Box<Status> {
+    let mut status = Status::already_exists(resource, name);
+    if existing.is_some_and(|object| !object.parsed()["metadata"]["deletionTimestamp"].is_null()) {
+        status.message.insert_str(0, "object is being deleted: ");
+    }
+    status
 }
 
 /// Checks a dry run's object as its write would.

@@ -20,6 +20,7 @@ use berth_schema::resource::Resource;
 
 pub use extension::CUSTOM_RESOURCE_FINALIZER;
 pub use pod::write_resources;
+pub use scheduling::group_forms;
 
 use crate::strategy::Strategy;
 use crate::table::columns::{Columns, DEFAULT};
@@ -106,7 +107,8 @@ mod tests {
             for path in paths {
                 let is_pod_term = path.last().is_some_and(|field| field == "labelSelector")
                     && path.iter().any(|field| field == "podAffinity" || field == "podAntiAffinity");
-                if is_pod_term || path[0] == "status" {
+                // kube-apiserver does not validate the selectors of metrics.
+                if is_pod_term || path[0] == "status" || resource.plural == "horizontalpodautoscalers" {
                     continue;
                 }
                 let nested =

@@ -49,7 +49,7 @@ pub fn admit_update(
     node_restriction::admit(context, resource, subresource, Operation::Update, new, old)?;
     let strategy = kinds::strategy(resource);
     let mut causes = Causes::default();
-    metadata::validate(strategy.name_problems(metadata::name(new)), new, &mut causes);
+    metadata::validate(resource, &|name| strategy.name_problems(name), new, &mut causes);
     metadata::validate_update(new, old, &mut causes);
     let is_main = matches!(subresource, "" | "scale");
     let validate = |value: &Value| {

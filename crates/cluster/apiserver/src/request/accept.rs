@@ -3,11 +3,13 @@
 use http::{HeaderMap, StatusCode, header};
 
 use super::status::Status;
+use berth_schema::resource::Resource;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Plain,
     PartialMetadata,
+    PartialMetadataList,
     Table,
 }
 
@@ -28,21 +30,39 @@ pub fn choose(headers: &HeaderMap) -> Result<Form, Box<Status>> {
             let as_kind = parts.find_map(|parameter| parameter.strip_prefix("as=")).unwrap_or_default();
             match as_kind {
                 "" => return Ok(Form::Plain),
-                "PartialObjectMetadata" | "PartialObjectMetadataList" => return Ok(Form::PartialMetadata),
+                "PartialObjectMetadata" => return Ok(Form::PartialMetadata),
+                "PartialObjectMetadataList" => return Ok(Form::PartialMetadataList),
                 "Table" => return Ok(Form::Table),
                 _ => {}
             }
         }
     }
     if said_something {
-        Err(Status::new(
+        Err(Status::of_router(
             StatusCode::NOT_ACCEPTABLE,
             "NotAcceptable",
-            "only the following media types are accepted: application/json",
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+             application/vnd.kubernetes.protobuf, application/json;stream=watch, \
+             application/vnd.kubernetes.protobuf;stream=watch",
         ))
     } else {
         Ok(Form::Plain)
     }
+}
+
+/// The client wants metadata of one object, and asks for a list, or the other way round.
+pub fn wrong_form(resource: &Resource, is_list: bool) -> Box<Status> {
+    let package = match resource.group {
+        _ if resource.custom.is_some() => "unstructured",
+        "" => "core",
+        group => group.split('.').next().unwrap_or(group),
+    };
+    let kind = if resource.custom.is_some() { "Unstructured" } else { resource.kind };
+    let (form, is, list) = if is_list { ("", "is", "List") } else { ("List", "is not", "") };
+    let message = format!(
+        "you requested PartialObjectMetadata{form}, but the requested object {is} a list (*{package}.{kind}{list})"
+    );
+    Status::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
 }
 
 /// Whether the client accepts bodies that are compressed with gzip.
@@ -64,7 +84,10 @@ mod tests {
         for (accept, wanted) in [
             ("", Some(Form::Plain)),
             (table, Some(Form::Table)),
-            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Form::PartialMetadata)),
+            (
+                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+                Some(Form::PartialMetadataList),
+            ),
             ("application/vnd.kubernetes.protobuf, application/json", Some(Form::Plain)),
             ("application/vnd.kubernetes.protobuf,*/*;q=0.5", Some(Form::Plain)),
             ("application/vnd.kubernetes.protobuf", None),

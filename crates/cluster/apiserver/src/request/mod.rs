@@ -9,7 +9,7 @@ mod route;
 pub mod status;
 mod user;
 
-pub use accept::{Form, accepts_gzip, choose};
+pub use accept::{Form, accepts_gzip, choose, wrong_form};
 pub use api_request::{ApiRequest, MAX_BODY_BYTES};
 pub use attributes::{Attributes, refusal};
 pub use delete_options::DeleteOptions;

@@ -37,18 +37,11 @@ impl Query {
         self.0.iter().any(|(k, _)| k == key)
     }
 
-    /// A boolean parameter.
-    ///
-    /// # Errors
-    /// The value is not a boolean in Go's syntax.
-    pub fn flag(&self, key: &str) -> Result<Option<bool>, Box<Status>> {
+    /// A boolean parameter: true but for `0` and `false`.
+    pub fn flag(&self, key: &str) -> Option<bool> {
         match self.get(key) {
-            "" => Ok(None),
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Some(true)),
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Some(false)),
-            other => Err(Status::bad_request(format!(
-                "invalid value {other:?} of parameter {key:?}: a boolean is expected"
-            ))),
+            "" => None,
+            text => Some(text != "0" && !text.eq_ignore_ascii_case("false")),
         }
     }
 
@@ -95,11 +88,11 @@ mod tests {
         let query =
             Query::parse("labelSelector=a+in+%28b%2Cc%29&watch=1&dryRun=All&dryRun=&limit=x").unwrap();
         assert_eq!(query.get("labelSelector"), "a in (b,c)");
-        assert_eq!(query.flag("watch").unwrap(), Some(true));
-        assert_eq!(query.flag("absent").unwrap(), None);
+        assert_eq!(query.flag("watch"), Some(true));
+        assert_eq!(query.flag("absent"), None);
         assert_eq!(query.all("dryRun").count(), 2);
         assert!(query.number("limit").is_err());
-        assert!(query.flag("dryRun").is_err());
+        assert_eq!(query.flag("dryRun"), Some(true));
         for bad in ["a=%", "a=%f", "a=%zz", "a=%ff"] {
             assert!(Query::parse(bad).is_err(), "{bad}");
         }

@@ -178,7 +178,7 @@ pub fn route(
 fn verb(method: &Method, name: &str, query: &Query) -> Result<Verb, Box<Status>> {
     Ok(match (method.as_str(), name.is_empty()) {
         ("GET" | "HEAD", false) => Verb::Get,
-        ("GET" | "HEAD", true) if query.flag("watch")? == Some(true) => Verb::Watch,
+        ("GET" | "HEAD", true) if query.flag("watch") == Some(true) => Verb::Watch,
         ("GET" | "HEAD", true) => Verb::List,
         // Creating a subresource names the object it belongs to.
         ("POST", _) => Verb::Create,

@@ -26,6 +26,8 @@ pub struct Details {
     pub causes: Vec<Cause>,
     /// Seconds until the client should retry; 0 omits the field.
     pub retry_after_seconds: u32,
+    /// Whether the details are written even if they are empty.
+    pub is_shown: bool,
 }
 
 /// A request that failed.
@@ -38,13 +40,28 @@ pub struct Status {
     pub details: Details,
     /// `metadata.continue`, with which a list may go on.
     pub list_continue: String,
+    /// Texts of the `Warning` headers.
+    pub warnings: Vec<String>,
 }
 
 impl Status {
     /// A failure with only a message.
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Box<Status> {
         let details = Details::default();
-        Box::new(Status { code, reason, message: message.into(), details, list_continue: String::new() })
+        let (message, list_continue) = (message.into(), String::new());
+        Box::new(Status { code, reason, message, details, list_continue, warnings: Vec::new() })
+    }
+
+    /// A failure as the router of kube-apiserver answers it.
+    pub fn of_router(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Box<Status> {
+        let mut status = Status::new(code, reason, message);
+        status.details.is_shown = true;
+        status
+    }
+
+    pub fn with_warnings(mut self: Box<Self>, warnings: Vec<String>) -> Box<Status> {
+        self.warnings = warnings;
+        self
     }
 
     fn about(mut self: Box<Self>, resource: &Resource, name: &str) -> Box<Status> {
@@ -60,7 +77,11 @@ impl Status {
     }
 
     pub fn no_such_path() -> Box<Status> {
-        Status::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+        Status::of_router(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
     }
 
     /// The server does not do this; `what` names it and says why.
@@ -159,7 +180,7 @@ impl Status {
 
     /// The resource does not support the verb.
     pub fn method_not_allowed() -> Box<Status> {
-        Status::new(
+        Status::of_router(
             StatusCode::METHOD_NOT_ALLOWED,
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
@@ -234,9 +255,7 @@ impl Status {
         if d.retry_after_seconds > 0 {
             details.insert("retryAfterSeconds".to_owned(), Value::from(d.retry_after_seconds));
         }
-        // As kube-apiserver answers what it does not serve.
-        let is_generic = matches!(self.reason, "NotFound" | "MethodNotAllowed");
-        if is_generic || !details.is_empty() {
+        if d.is_shown || !details.is_empty() {
             object["details"] = Value::Object(details);
         }
         object["code"] = Value::from(self.code.as_u16());

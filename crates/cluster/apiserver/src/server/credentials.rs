@@ -148,13 +148,22 @@ fn der_of(pem: &str) -> Option<Vec<u8>> {
 
 fn load_secret(dir: &Path) -> Result<[u8; 32], CredentialsError> {
     let path = dir.join("secret");
+    let with_checksum = |secret: &str| format!("{secret} {:08x}", crc32fast::hash(secret.as_bytes()));
     if let Some(text) = read(&path)? {
-        let bytes = STANDARD.decode(text.trim()).ok();
-        return bytes.and_then(|bytes| bytes.try_into().ok()).ok_or(CredentialsError::Secret(path));
+        let text = text.trim();
+        let encoded = text.split(' ').next().unwrap_or_default();
+        let secret = STANDARD.decode(encoded).ok().and_then(|bytes| bytes.try_into().ok());
+        // Earlier versions wrote no checksum.
+        let is_old = text == encoded;
+        let secret = secret.filter(|_| is_old || text == with_checksum(encoded));
+        if secret.is_some() && is_old {
+            write_private(&path, &with_checksum(encoded))?;
+        }
+        return secret.ok_or(CredentialsError::Secret(path));
     }
     let mut secret = [0; 32];
     SystemRandom::new().fill(&mut secret).map_err(|_| CredentialsError::Randomness)?;
-    write_private(&path, &STANDARD.encode(secret))?;
+    write_private(&path, &with_checksum(&STANDARD.encode(secret)))?;
     Ok(secret)
 }
 
@@ -231,6 +240,24 @@ mod tests {
         fs::write(dir.path().join("ca.crt"), Authority::new("other", LONG).unwrap().pem).unwrap();
         let error = load().err().unwrap().to_string();
         assert!(error.contains("ca.crt and ca.key do not belong together"), "{error}");
+    }
+
+    #[test]
+    fn a_flipped_bit_of_the_secret_made_all_tokens_invalid_without_a_word() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        let secret = || load_secret(dir.path());
+        let first = secret().unwrap();
+        let written = fs::read(&path).unwrap();
+        for bit in 0..8 * written.len() {
+            let mut damaged = written.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, damaged).unwrap();
+            assert!(secret().is_err(), "bit {bit}");
+        }
+        // The file of an earlier version gets a checksum.
+        fs::write(&path, STANDARD.encode(first)).unwrap();
+        assert_eq!((secret().unwrap(), fs::read(&path).unwrap()), (first, written));
     }
 
     #[test]

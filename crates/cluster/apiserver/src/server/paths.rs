@@ -2,12 +2,13 @@
 
 use berth_api::feature_gates::KubernetesVersion;
 use berth_schema::openapi;
+use berth_schema::resource::{RESOURCES, Resource};
 use berth_serve::health::METRICS_TYPE;
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::state::State;
+use crate::authn::API_AUDIENCE;
 use crate::custom;
 use crate::discovery::{self, Document};
 use crate::handlers::Reply;
@@ -16,8 +17,8 @@ use crate::request::{Query, Status};
 /// The binary form of OpenAPI v2. kubectl asks for it when v3 does not have a kind, and compares objects with it.
 const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2";
 /// A document in this form without kinds (`swagger: "2.0"`, title and version): kubectl then says that there is no such
-/// kind. Its definitions are in JSON and in v3 only.
-const NO_KINDS: &[u8] = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0\x42\x00\x4a\x00";
+/// kind. Its definitions are in JSON and in v3 only. The version, of seven bytes, comes between the parts.
+const NO_KINDS: [&[u8]; 2] = [b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07", b"\x42\x00\x4a\x00"];
 
 /// Answers a path.
 ///
@@ -35,6 +36,20 @@ pub fn answer(
         [endpoint @ ("healthz" | "livez" | "readyz"), rest @ ..] if rest.len() <= 1 => {
             health(state, endpoint, rest.first().copied(), query)
         }
+        [".well-known", "openid-configuration"] => Ok(Reply::value(
+            StatusCode::OK,
+            &json!({
+                "issuer": API_AUDIENCE,
+                "jwks_uri": format!("{}/openid/v1/jwks", state.url),
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": ["EdDSA"],
+            }),
+        )),
+        ["openid", "v1", "jwks"] => Ok(Reply {
+            content_type: "application/jwk-set+json",
+            ..Reply::value(StatusCode::OK, &state.api.authenticator.tokens().key_set())
+        }),
         ["metrics"] => Ok(Reply {
             content_type: METRICS_TYPE,
             ..Reply::text(StatusCode::OK, state.metrics.text(&state.api.store, state.throttle.seats()))
@@ -45,22 +60,47 @@ pub fn answer(
             let definitions = state.custom.get();
             let custom = custom::served(&definitions);
             if path == "openapi/v2" && accept.is_some_and(|accept| accept.starts_with(OPENAPI_V2)) {
+                let version = format!("v{}.0", state.api.feature_gates.version);
                 return Ok(Reply {
                     content_type: OPENAPI_V2,
-                    ..Reply::object(StatusCode::OK, Bytes::from_static(NO_KINDS))
+                    ..Reply::object(
+                        StatusCode::OK,
+                        [NO_KINDS[0], version.as_bytes(), NO_KINDS[1]].concat().into(),
+                    )
                 });
             }
             let document = match parts.first() {
                 Some(&"openapi") => {
-                    openapi::document(&path, state.api.extensions, &custom).map(Document::json)
+                    let (extensions, gates) = (state.api.extensions, state.api.feature_gates);
+                    let served = openapi::Served { extensions, gates, custom: &custom };
+                    openapi::document(&path, served).map(Document::json)
                 }
                 _ => discovery::document(&path, accept, address(state), state.api.feature_gates, &custom),
             };
-            let document = document.ok_or_else(Status::no_such_path)?;
+            let Some(document) = document else { return no_such_path(&parts, &custom) };
             let content_type = document.content_type;
             Ok(Reply { content_type, ..Reply::object(StatusCode::OK, document.body) })
         }
     }
+}
+
+/// What neither the API nor a group of it has.
+///
+/// # Errors
+/// The group exists.
+pub fn no_such_path(path: &[&str], custom: &[&Resource]) -> Result<Reply, Box<Status>> {
+    let is_known = match path {
+        ["api", ..] => true,
+        ["apis", group, ..] => {
+            RESOURCES.iter().any(|resource| resource.group == *group)
+                || custom.iter().any(|resource| resource.group == *group)
+        }
+        _ => false,
+    };
+    if is_known {
+        return Err(Status::no_such_path());
+    }
+    Ok(Reply::text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()))
 }
 
 fn address(state: &State) -> &str {

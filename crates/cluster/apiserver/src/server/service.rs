@@ -15,19 +15,19 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Body as _;
 
-use super::authenticate::{authenticate, unauthorized};
+use super::authenticate::authenticate;
 use super::body::{self, RequestBody};
 use super::offload::{is_heavy, is_heavy_selector, panicked};
 use super::paths;
 use super::sending::{Held, ResponseBody};
 use super::state::State;
 use super::throttle::too_many;
-use crate::authz::{Authorizer, is_allowed};
+use crate::authz::Authorizer;
 use crate::custom;
 use crate::handlers::{self, Body, Reply};
 use crate::request::{
-    AUTHENTICATED, ApiRequest, Attributes, MASTERS, Query, RequestInfo, Route, Status, UnknownResource, User,
-    Verb, accepts_gzip, refusal, route,
+    ApiRequest, Attributes, MASTERS, Query, RequestInfo, Route, Status, UnknownResource, User, Verb,
+    accepts_gzip, refusal, route,
 };
 
 /// What is known of a request, and what it holds until its response has been sent.
@@ -54,7 +54,7 @@ pub async fn serve<B: RequestBody>(state: Arc<State>, request: Request<B>) -> Re
     let mut body = std::pin::pin!(body);
     let mut exchange = Exchange::default();
     let answered = answer(&state, parts, &mut body, &mut exchange);
-    let reply = match AssertUnwindSafe(answered).catch_unwind().await {
+    let mut reply = match AssertUnwindSafe(answered).catch_unwind().await {
         Ok(Ok(reply)) => reply,
         Ok(Err(status)) => Reply::from(status),
         Err(_) => {
@@ -63,6 +63,7 @@ pub async fn serve<B: RequestBody>(state: Arc<State>, request: Request<B>) -> Re
         }
     };
     let Exchange { user, info, held, has_read_body } = exchange;
+    reply.warnings.splice(..0, info.as_ref().and_then(|info| info.resource.deprecation()));
     let mut response = reply.into_response(compresses);
     if head {
         *response.body_mut() = Body::Full(Bytes::new());
@@ -89,17 +90,10 @@ async fn answer<B: RequestBody>(
     body: &mut Pin<&mut B>,
     exchange: &mut Exchange,
 ) -> Result<Reply, Box<Status>> {
-    // Authentication comes first: an unauthenticated client must not learn which paths exist.
     let user = authenticate(&state.api.authenticator, &state.api.authorizer, &parts.headers)?;
     exchange.user = Some(user.clone());
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    if !user.is_in(AUTHENTICATED) {
-        let public = Attributes { verb: "get", path, ..Attributes::default() };
-        if parts.method != Method::GET || !is_allowed(&user, &public) {
-            return Err(unauthorized());
-        }
-    }
     let query = query?;
     let (routed, definitions) = {
         let definitions = OnceCell::new();
@@ -144,7 +138,9 @@ async fn answer<B: RequestBody>(
             if !user.is_in(MASTERS) {
                 state.api.authorizer.check(&user, &what).map_err(refused)?;
             }
-            Err(Status::no_such_path())
+            let custom = custom::served(&definitions.unwrap_or_else(|| state.custom.get()));
+            let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+            paths::no_such_path(&parts, &custom)
         }
         Route::Simulated(info, subresource) => {
             authorize(&state.api.authorizer, &user, &info, &subresource, &query)?;

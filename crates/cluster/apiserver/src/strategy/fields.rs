@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use berth_api::object::ResourceList;
+use berth_api::read::from_value;
 use berth_api::syntax::quantity::Quantity;
-use berth_rules::admission::shortened;
+use berth_rules::admission::{self, FieldError, shortened};
 use berth_schema::resource::Resource;
 use serde_json::{Map, Value};
 
@@ -146,6 +147,30 @@ fn part(cause: &Cause) -> String {
     let is_missing = cause.reason == "FieldValueRequired" && name == cause.field;
     let n_fields = if is_missing { name.split('.').count() - 1 } else { 2 };
     name.split('.').take(n_fields.min(2)).flat_map(|field| ["/", field]).collect()
+}
+
+/// A field error as the cause of a status; `prefix` precedes its path.
+pub fn cause(error: &FieldError, prefix: &str) -> Cause {
+    let message = error.error.strip_prefix(&format!("{}: ", error.field)).unwrap_or(&error.error);
+    Cause {
+        reason: error.error_type.as_str().to_owned(),
+        message: message.to_owned(),
+        field: format!("{prefix}{}", error.field),
+    }
+}
+
+/// Validates a label selector, if there is one.
+pub fn validate_label_selector(path: &str, selector: &Value, causes: &mut Causes) {
+    if selector.is_null() {
+        return;
+    }
+    match from_value(selector) {
+        Ok(typed) => admission::validate_label_selector(&typed)
+            .iter()
+            .map(|error| cause(error, path))
+            .for_each(|cause| causes.push(&cause.reason, &cause.field, cause.message)),
+        Err(error) => causes.invalid(path, selector, &error.to_string()),
+    }
 }
 
 /// Further causes of a status are counted, not kept.

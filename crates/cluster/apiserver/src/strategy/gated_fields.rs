@@ -5,7 +5,7 @@ use berth_schema::resource::Resource;
 use serde_json::Value;
 
 /// The gate, the resource (empty: pods and all that have a template of pods), and the path of the field in it, where `[]` stands for the
-/// items of a list and `{}` for the values of a map.
+/// items of a list, `{}` for the values of a map, and `|` is between fields of which each may be meant.
 const FIELDS: &[(&str, &str, &str)] = &[
     ("DRADerivedAttributes", "resourceclaims", "spec.devices.requests[].exactly.derivedAttributes"),
     ("DRADerivedAttributes", "resourceclaims", "spec.devices.requests[].firstAvailable[].derivedAttributes"),
@@ -36,6 +36,21 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("DRAPartitionableDevicesType", "resourceslices", "spec.partitionTypeAttribute"),
     ("EmptyDirVolumeMode", "", "volumes[].emptyDir.mode"),
     ("EvictionRequestAPI", "", "evictionResponders"),
+    (
+        "GRPCContainerProbeTLS",
+        "",
+        "containers[]|initContainers[]|ephemeralContainers[].livenessProbe|readinessProbe|startupProbe.grpc.mode",
+    ),
+    (
+        "H2CContainerProbe",
+        "",
+        "containers[]|initContainers[]|ephemeralContainers[].livenessProbe|readinessProbe|startupProbe.httpGet.protocol",
+    ),
+    (
+        "H2CContainerProbe",
+        "",
+        "containers[]|initContainers[]|ephemeralContainers[].lifecycle.postStart|preStop.httpGet.protocol",
+    ),
     ("InPlacePodVerticalScalingSchedulerPreemption", "nodes", "spec.podPreemptionPolicy"),
     ("VolumeLimitScaling", "csidrivers", "spec.preventPodSchedulingIfMissing"),
 ];
@@ -82,6 +97,9 @@ pub fn drop_gated(gates: FeatureGates, resource: &Resource, new: &mut Value, old
 
 fn has(value: &Value, path: &[&str]) -> bool {
     let [first, rest @ ..] = path else { return !value.is_null() };
+    if first.contains('|') {
+        return first.split('|').any(|field| has(value, &[&[field], rest].concat()));
+    }
     if let Some(list) = first.strip_suffix("[]") {
         return value[list].as_array().into_iter().flatten().any(|item| has(item, rest));
     }
@@ -93,7 +111,9 @@ fn has(value: &Value, path: &[&str]) -> bool {
 
 fn remove(value: &mut Value, path: &[&str]) {
     let [first, rest @ ..] = path else { return };
-    if let Some(list) = first.strip_suffix("[]") {
+    if first.contains('|') {
+        first.split('|').for_each(|field| remove(value, &[&[field], rest].concat()));
+    } else if let Some(list) = first.strip_suffix("[]") {
         let list = value.get_mut(list).and_then(Value::as_array_mut);
         list.into_iter().flatten().for_each(|item| remove(item, rest));
     } else if let Some(map) = first.strip_suffix("{}") {

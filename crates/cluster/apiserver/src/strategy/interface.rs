@@ -134,10 +134,11 @@ pub trait Strategy: Sync {
         warnings: &mut Vec<String>,
     ) -> Result<(), Box<Status>> {
         let mut causes = Causes::default();
-        metadata::validate(self.name_problems(metadata::name(value)), value, &mut causes);
+        metadata::validate(resource, &|name| self.name_problems(name), value, &mut causes);
         self.validate(context, value, &mut causes);
+        causes.refuse(resource, value)?;
         warnings.extend(self.warnings(value));
-        causes.refuse(resource, value)
+        Ok(())
     }
 
     /// The objects that exist with every object of this name, such as the service account of a namespace.

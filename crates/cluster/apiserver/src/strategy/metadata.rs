@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use berth_api::syntax;
 use berth_rules::admission::node_restriction::MIRROR;
 
-use super::fields::{Causes, items, object, text};
+use super::fields::{Causes, items, object, repeated, text};
 use crate::request::{Cause, Status};
 
 /// Characters of generated names: no vowels and no easily confused characters.
@@ -92,6 +92,7 @@ pub fn keep_fixed(
         take(&mut kept, new, "status");
         let fields: &[&str] = match resource.plural {
             _ if resource.custom.is_some() => &["managedFields"],
+            "podgroups" | "compositepodgroups" | "devicetaintrules" => &["managedFields"],
             "deployments" => &["managedFields", "annotations"],
             _ => &["managedFields", "labels", "annotations"],
         };
@@ -232,13 +233,23 @@ pub fn add_labels(existing: &mut Value, labels: &Map<String, Value>) {
 }
 
 /// Validates name, labels, annotations and owners.
-pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) {
+pub fn validate(
+    resource: &Resource,
+    name_problems: &dyn Fn(&str) -> Vec<String>,
+    value: &Value,
+    causes: &mut Causes,
+) {
     let metadata = &value["metadata"];
-    let name = text(metadata, "/name");
+    let (name, prefix) = (text(metadata, "/name"), text(metadata, "/generateName"));
+    if !prefix.is_empty() {
+        // The prefix itself may end with a character that a name must not end with.
+        let stem = prefix.strip_suffix('-').map_or_else(|| prefix.to_owned(), |stem| format!("{stem}a"));
+        causes.problems("metadata.generateName", &prefix.into(), name_problems(&stem));
+    }
     if name.is_empty() {
         causes.required("metadata.name", "name or generateName is required");
     } else {
-        causes.problems("metadata.name", &metadata["name"], name_problems);
+        causes.problems("metadata.name", &metadata["name"], name_problems(name));
     }
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
         causes.problems("metadata.labels", &Value::from(key.as_str()), syntax::label_key(key));
@@ -266,6 +277,34 @@ pub fn validate(name_problems: Vec<String>, value: &Value, causes: &mut Causes) 
         });
     }
     validate_owners(value, causes);
+    for (i, finalizer) in items(metadata, "finalizers").iter().enumerate() {
+        let name = text(finalizer, "");
+        let is_plain = !name.contains('/') && syntax::label_key(name).is_empty();
+        // These groups have other rules in kube-apiserver.
+        let is_other = resource.custom.is_some()
+            || ["apiextensions.k8s.io", "apiregistration.k8s.io"].contains(&resource.group);
+        if is_plain && !is_other && !["foregroundDeletion", "kubernetes", "orphan"].contains(&name) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            causes.invalid(&format!("metadata.finalizers[{i}]"), finalizer, why);
+        }
+    }
+}
+
+/// Drops owners that equal an earlier one, with a warning.
+pub fn drop_repeated_owners(value: &mut Value) -> Option<String> {
+    let owners = value.pointer_mut("/metadata/ownerReferences")?.as_array_mut()?;
+    let again: HashSet<usize> = repeated(owners.iter()).into_iter().collect();
+    let repeated: Vec<&str> = again.iter().map(|i| text(&owners[*i], "/uid")).collect();
+    let warning = (!repeated.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject \
+             such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        )
+    });
+    let mut index = 0..;
+    owners.retain(|_| index.next().is_some_and(|i| !again.contains(&i)));
+    warning
 }
 
 pub fn validate_owners(value: &Value, causes: &mut Causes) {
@@ -324,8 +363,8 @@ pub fn validate_update(new: &Value, old: &Value, causes: &mut Causes) {
         items(&new["metadata"], "finalizers").iter().filter(|finalizer| !old.contains(finalizer)).collect();
     if !added.is_empty() {
         let detail = format!(
-            "no new finalizers can be added if the object is being deleted, found new finalizers {}",
-            serde_json::json!(added)
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+            added.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         );
         causes.forbidden("metadata.finalizers", &detail);
     }

@@ -6,6 +6,7 @@
 pub mod conditions;
 #[cfg(test)]
 pub mod fake_cluster;
+pub mod field_rules;
 pub mod fields;
 pub mod gated_fields;
 mod interface;
@@ -14,6 +15,7 @@ pub mod proposal_fields;
 pub mod template;
 mod topology_labels;
 pub mod typed;
+pub mod volume_claim;
 pub mod webhook_check;
 
 pub use interface::{Context, Lookup, Strategy};

@@ -7,6 +7,20 @@ use super::fields::{default, default_text, items_mut, object};
 /// Permissions of files from config maps, secrets and the like: 0644.
 const FILE_MODE: i32 = 420;
 
+/// The source of a volume, a field of it, and its default.
+const SOURCE_DEFAULTS: &[(&str, &str, &str)] = &[
+    ("hostPath", "type", ""),
+    ("iscsi", "iscsiInterface", "default"),
+    ("rbd", "pool", "rbd"),
+    ("rbd", "user", "admin"),
+    ("rbd", "keyring", "/etc/ceph/keyring"),
+    ("azureDisk", "cachingMode", "ReadWrite"),
+    ("azureDisk", "fsType", "ext4"),
+    ("azureDisk", "kind", "Shared"),
+    ("scaleIO", "storageMode", "ThinProvisioned"),
+    ("scaleIO", "fsType", "xfs"),
+];
+
 pub fn default_spec(spec: &mut Value) {
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         items_mut(spec, list).iter_mut().for_each(default_container);
@@ -93,8 +107,23 @@ fn default_volume(volume: &mut Value) {
             default(source, "defaultMode", FILE_MODE);
         }
     }
-    if let Some(source) = volume.get_mut("hostPath").and_then(Value::as_object_mut) {
-        default(source, "type", "");
+    for (source, field, value) in SOURCE_DEFAULTS {
+        if let Some(source) = volume.get_mut(source).and_then(Value::as_object_mut) {
+            default(source, field, *value);
+        }
+    }
+    if let Some(source) = volume.get_mut("azureDisk").and_then(Value::as_object_mut) {
+        default(source, "readOnly", false);
+    }
+    if let Some(source) = volume.get_mut("image").and_then(Value::as_object_mut) {
+        let reference = source.get("reference").and_then(Value::as_str).unwrap_or_default();
+        let pull = if is_latest(reference) { "Always" } else { "IfNotPresent" };
+        default_text(source, "pullPolicy", pull);
+    }
+    if let Some(spec) =
+        volume.pointer_mut("/ephemeral/volumeClaimTemplate/spec").and_then(Value::as_object_mut)
+    {
+        default_text(spec, "volumeMode", "Filesystem");
     }
     for item in volume.get_mut("downwardAPI").map_or(&mut [][..], |source| items_mut(source, "items")) {
         if let Some(field) = item.get_mut("fieldRef").and_then(Value::as_object_mut) {

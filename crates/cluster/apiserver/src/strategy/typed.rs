@@ -24,6 +24,8 @@ pub struct Typed {
     pub complete: fn(&mut Value),
     /// Validates what the data above cannot express.
     pub check: fn(&Value, &mut Causes),
+    /// Validates a status.
+    pub status: fn(&Value, &mut Causes),
     /// Whether this server acts on the objects; if not, it warns.
     pub is_evaluated: bool,
 }
@@ -44,6 +46,7 @@ impl Typed {
             name_problems: syntax::dns_subdomain,
             complete: |_| {},
             check: |_, _| {},
+            status: |_, _| {},
             is_evaluated: true,
         }
     }
@@ -78,6 +81,10 @@ impl Strategy for Typed {
             self.check_type(&ty, value, &mut String::new(), causes);
         }
         (self.check)(value, causes);
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
+        (self.status)(&new["status"], causes);
     }
 
     fn warnings(&self, _value: &Value) -> Vec<String> {

@@ -49,19 +49,20 @@ async fn objects_are_created_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn unauthenticated_requests_are_refused() {
+async fn unauthenticated_requests_are_forbidden() {
     let server = server().await;
     let mut config = server.admin_config();
     config.auth_info.token = None;
     let stranger = client(config.clone());
     let (code, status) = get(&stranger, "/api/v1/pods").await;
-    assert_eq!((code, &status["reason"]), (StatusCode::UNAUTHORIZED, &json!("Unauthorized")));
+    let why = "pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" at the cluster scope";
+    assert_eq!((code, &status["message"]), (StatusCode::FORBIDDEN, &json!(why)));
     for path in ["/healthz", "/readyz", "/livez", "/version"] {
         assert_eq!(get(&stranger, path).await.0, StatusCode::OK, "{path}");
     }
     config.auth_info.token = Some("admin.x.y".to_owned().into());
     let liar = client(config);
     assert_eq!(get(&liar, "/version").await.0, StatusCode::UNAUTHORIZED);
-    let (code, _) = call(&stranger, Method::POST, "/version", &json!({})).await;
-    assert_eq!(code, StatusCode::UNAUTHORIZED);
+    let (code, _) = call(&stranger, Method::POST, "/api/v1/nodes", &json!({})).await;
+    assert_eq!(code, StatusCode::FORBIDDEN);
 }

@@ -49,7 +49,7 @@ async fn define(client: &Client) -> Value {
 
 /// Waits until a path is not found.
 async fn gone(client: &Client, path: &str) {
-    for _ in 0..200 {
+    for _ in 0..6000 {
         if get(client, path).await.0 == StatusCode::NOT_FOUND {
             return;
         }

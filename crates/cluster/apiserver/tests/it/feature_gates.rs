@@ -138,7 +138,7 @@ async fn composite_pod_groups_are_served_with_their_gate() {
     let group = |name: &str, spec: Value| {
         let mut object = json!({"metadata": {"name": name}, "spec": {"schedulingPolicy": {"basic": {}},
             "workloadRef": {"workloadName": "job", "templateName": "workers"},
-            "parentCompositePodGroupName": "job", "preemptionPolicy": "Never"}});
+            "parentCompositePodGroupName": "job", "preemptionPolicy": "PreemptLowerPriority"}});
         object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         object
     };
@@ -187,7 +187,6 @@ async fn composite_pod_groups_are_served_with_their_gate() {
             "spec.schedulingConstraints.topology",
         ),
         (json!({"disruptionMode": {"single": {}, "all": {}}}), "spec.disruptionMode"),
-        (json!({"preemptionPolicy": "Sometimes"}), "spec.preemptionPolicy"),
     ] {
         let (code, refused) = post(&client, &composites, &composite(spec)).await;
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
@@ -212,7 +211,7 @@ async fn composite_pod_groups_are_served_with_their_gate() {
     let (code, made) = post(&client, GROUPS, &group("g", json!({}))).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");
     assert_eq!(made["spec"]["parentCompositePodGroupName"], "job");
-    assert_eq!(made["spec"]["preemptionPolicy"], "Never");
+    assert_eq!(made["spec"]["preemptionPolicy"], "PreemptLowerPriority");
     let (code, refused) =
         merge(&client, &format!("{GROUPS}/g"), &json!({"spec": {"parentCompositePodGroupName": "x"}})).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
@@ -220,8 +219,5 @@ async fn composite_pod_groups_are_served_with_their_gate() {
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{refused}");
     let cause = &refused["details"]["causes"][0];
     assert_eq!(cause["field"], "spec.workloadRef", "{refused}");
-    assert_eq!(
-        cause["message"],
-        "Required value: must be specified when `parentCompositePodGroupName` is set"
-    );
+    assert_eq!(cause["message"], "Required value: must be set when parentCompositePodGroupName is set");
 }

@@ -219,7 +219,7 @@ async fn an_early_answer_does_not_lose_the_next_request() {
         ("POST /api/v1/gadgets", identity.clone(), "404"),
         ("PUT /healthz", identity.clone(), "405"),
         ("POST /api/v1/nodes", format!("{identity}Impersonate-User: mallory\r\n"), "403"),
-        ("POST /api/v1/nodes", String::new(), "401"),
+        ("POST /api/v1/nodes", String::new(), "403"),
     ] {
         let mut stream = connect(&server).await;
         let body = "x".repeat(200_000);

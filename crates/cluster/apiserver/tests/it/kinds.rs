@@ -82,6 +82,9 @@ fn needed(kind: &str) -> (&'static str, Value) {
             ("sample", json!({"spec": {"workloadRef": reference, "schedulingPolicy": {"basic": {}}}}))
         }
         "DeviceTaintRule" => ("sample", json!({"spec": {"taint": {"key": "a", "effect": "NoSchedule"}}})),
+        "HorizontalPodAutoscaler" => {
+            ("sample", json!({"spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment"}}}))
+        }
         "PodTemplate" => ("sample", json!({"template": template})),
         "PriorityLevelConfiguration" => ("sample", json!({"spec": {"type": "Exempt"}})),
         "ReplicationController" => {
@@ -283,7 +286,7 @@ async fn autoscalers_are_served_in_both_versions() {
     let of =
         |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
     let object = json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
-        "scaleTargetRef": {"kind": "Deployment", "name": "d"}}});
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
     let (code, made) = post(&client, &of("v1"), &object).await;
     assert_eq!((code, &made["spec"]["minReplicas"]), (StatusCode::CREATED, &json!(1)), "{made}");
     let (_, second) = get(&client, &format!("{}/a", of("v2"))).await;
@@ -487,12 +490,13 @@ async fn pod_groups_and_workloads_have_two_versions() {
     let (code, changed) =
         merge(&client, &format!("{new}/g"), &change(json!({"gang": {"minCount": 3}}))).await;
     assert_eq!((code, &changed["spec"]["schedulingPolicy"]["gang"]["minCount"]), (StatusCode::OK, &json!(3)));
-    for (path, policy) in
-        [(&old, json!({"gang": {"minCount": 4}})), (&new, json!({"gang": null, "basic": {}}))]
-    {
+    for (path, policy, field) in [
+        (&old, json!({"gang": {"minCount": 4}}), "spec.schedulingPolicy"),
+        (&new, json!({"gang": null, "basic": {}}), "spec.schedulingPolicy.basic"),
+    ] {
         let (code, status) = merge(&client, &format!("{path}/g"), &change(policy)).await;
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
-        assert_eq!(status["details"]["causes"][0]["field"], "spec.schedulingPolicy", "{status}");
+        assert_eq!(status["details"]["causes"][0]["field"], field, "{status}");
     }
     let other = json!({"spec": {"workloadRef": {"workloadName": "other"}}});
     let (_, status) = merge(&client, &format!("{new}/g"), &other).await;

@@ -54,7 +54,7 @@ async fn a_full_store_refused_evictions_renewals_and_the_end_of_finalizers() {
     // Each by a manager of its own, which the server notes in the metadata.
     let by = |manager: &str| format!("?fieldManager={manager}-{}", "m".repeat(100));
     let held = format!("{maps}/held{}", by("map"));
-    let more = json!({"metadata": {"labels": {"a": "x".repeat(60)}}});
+    let more = json!({"metadata": {"annotations": {"a": "x".repeat(1000)}}});
     let (code, refused) = merge(&admin, &held, &more).await;
     assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{refused}");
     let renewed = merge(&admin, &format!("{leases}/l{}", by("lease")), &lease("2")).await;

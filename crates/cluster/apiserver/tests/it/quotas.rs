@@ -260,7 +260,7 @@ async fn used(server: &InProcessServer) -> Value {
 /// Waits until the quota shows this and as many config maps exist.
 async fn until(server: &InProcessServer, wanted: &str, n: usize) {
     let mut found = (Value::Null, 0);
-    for _ in 0..2000 {
+    for _ in 0..40_000 {
         let maps = respond(server, "GET", MAPS, Value::Null).await;
         found = (used(server).await, maps["items"].as_array().unwrap().len());
         if found == (wanted.into(), n) {

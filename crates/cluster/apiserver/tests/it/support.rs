@@ -3,23 +3,25 @@
 use std::time::Duration;
 
 use berth_api::feature_gates::FeatureGates;
-use berth_apiserver::{ApiServer, ServerOptions};
+use berth_apiserver::{ApiServer, Limits, ServerOptions};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::{Value, json};
 
 /// A request that takes longer failed: long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A server on a free port, in memory.
 pub async fn server() -> ApiServer {
-    ApiServer::start(ServerOptions::default()).await.unwrap()
+    server_with(FeatureGates::default()).await
 }
 
 /// A server with features that gates turn on.
 pub async fn server_with(feature_gates: FeatureGates) -> ApiServer {
-    ApiServer::start(ServerOptions { feature_gates, ..ServerOptions::default() }).await.unwrap()
+    // A busy machine takes long for what is much work: the requests of these tests end by what they count.
+    let limits = Limits { request: PATIENCE, ..Limits::default() };
+    ApiServer::start(ServerOptions { feature_gates, limits, ..ServerOptions::default() }).await.unwrap()
 }
 
 /// A server as `berth up` has it.

@@ -88,15 +88,17 @@ async fn a_watch_ends_with_a_bookmark() {
 }
 
 #[tokio::test]
-async fn old_versions_are_expired() {
+async fn watches_from_old_versions_were_refused_instead_of_ending_with_an_error() {
     let server = server().await;
     let client = admin(&server);
-    for path in
-        ["/api/v1/pods?watch=1&resourceVersion=1", "/api/v1/pods?watch=1&resourceVersion=99999999999999"]
-    {
-        let status = watch(&client, path).await.err().unwrap();
-        assert_eq!((&status["code"], &status["reason"]), (&json!(410), &json!("Expired")), "{path}");
-    }
+    let mut lines = watch(&client, "/api/v1/pods?watch=1&resourceVersion=1").await.ok().unwrap();
+    let error = lines.next().await.unwrap();
+    assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert_eq!((&error["object"]["reason"], lines.next().await), (&json!("Expired"), None));
+    let later = "/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion=99999999999999";
+    let mut lines = watch(&client, later).await.ok().unwrap();
+    post(&client, PODS, &pod("a")).await;
+    assert_eq!(lines.next().await, None);
     let (code, status) = get(&client, "/api/v1/pods?resourceVersion=99999999999999").await;
     assert_eq!((code.as_u16(), &status["reason"]), (504, &json!("Timeout")));
     assert_eq!(get(&client, "/api/v1/pods?resourceVersion=x").await.0.as_u16(), 400);

@@ -3,7 +3,7 @@
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::Pod as PodRules;
 use berth_api::read::from_value;
-use berth_input::expand::{Eligibility, daemon_tolerations};
+use berth_control::expand::{Eligibility, daemon_tolerations};
 use serde_json::{Map, Value, json};
 
 use crate::pod_control::object_at;
@@ -42,7 +42,7 @@ pub(super) fn pin_to_node(pod: &mut Map<String, Value>, node: &str) {
 
 #[cfg(test)]
 mod tests {
-    use berth_input::expand::Belongs;
+    use berth_control::expand::Belongs;
 
     use super::*;
     use crate::view::Node;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::revisions::REVISION_LABEL;
 use crate::view::{DaemonSet, DaemonSetStatus, Pod};
-use berth_input::expand::Belongs;
+use berth_control::expand::Belongs;
 
 /// The actions, and the current status.
 #[derive(Debug, Default)]

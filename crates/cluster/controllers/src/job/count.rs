@@ -8,7 +8,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::indexes::Indexes;
+use berth_control::job::Indexes;
+
 use super::outcome::{Outcome, index_of, is_tracked, outcome};
 use super::per_index::{failed_indexes, last_failed};
 use super::policy::{Failure, failure};

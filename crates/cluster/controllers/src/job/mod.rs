@@ -2,7 +2,6 @@
 
 mod backoff;
 mod count;
-mod indexes;
 mod outcome;
 mod per_index;
 mod plan;

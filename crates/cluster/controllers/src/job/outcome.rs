@@ -1,6 +1,6 @@
 //! How the controller counts a pod.
 
-pub(super) use berth_input::expand::COMPLETION_INDEX as INDEX;
+pub(super) use berth_control::expand::COMPLETION_INDEX as INDEX;
 
 use crate::view::{Job, Pod};
 

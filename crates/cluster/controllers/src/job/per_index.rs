@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use berth_control::job::Indexes;
 use jiff::Timestamp;
 
 use super::backoff::{finished_at, pause};
-use super::indexes::Indexes;
 use super::outcome::{Outcome, index_of, is_tracked, outcome};
 use super::policy::{Failure, failure};
 use crate::view::{Job, Pod};

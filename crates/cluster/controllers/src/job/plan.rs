@@ -1,8 +1,9 @@
 //! The next actions for a Job. Pure.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use berth_control::job::{self as control, Rank, rank};
 use jiff::{SignedDuration, Timestamp};
 
 use super::backoff::backoff_ends;
@@ -195,37 +196,25 @@ impl Plan {
         counted: &Tally,
         now: Timestamp,
     ) {
-        let is_over = |index: i32| counted.completed.contains(index) || counted.failed.contains(index);
         // The least useful pods come last, so a surplus is deleted from the end.
-        active.sort_by(|a, b| rank(a).cmp(&rank(b)));
-        if job.is_indexed() {
-            let completions = job.spec.completions.unwrap_or(0);
-            let mut seen = HashSet::new();
-            active.retain(|pod| {
-                let index = index_of(pod).filter(|&i| i < completions && !is_over(i));
-                let wanted = index.is_some_and(|index| seen.insert(index));
-                if !wanted {
-                    self.delete.push((pod.clone(), Uncounted::Yes));
-                }
-                wanted
-            });
-        }
-        let (succeeded, _) = totals(&self.status);
-        let n_active = number(active.len());
-        let wanted = match job.spec.completions {
-            // After the first success the controller creates no pods, and the others run to completion.
-            None if succeeded > 0 => n_active,
-            None => job.parallelism(),
-            Some(completions) => completions.saturating_sub(succeeded).min(job.parallelism()),
-        };
-        if n_active > wanted {
-            let surplus = active.split_off(usize::try_from(wanted).unwrap_or(0));
-            self.delete.extend(surplus.into_iter().map(|pod| (pod, Uncounted::Yes)));
-            return;
-        }
+        active.sort_by(|a, b| rank_of(a).cmp(&rank_of(b)));
         let waits_for_end = job.spec.pod_replacement_policy == "Failed";
-        let n_held = if waits_for_end { self.status.terminating } else { 0 };
-        let n = usize::try_from(wanted - n_active - n_held).unwrap_or(0).min(BURST);
+        let is_awaited = |pod: &&Arc<Pod>| waits_for_end && pod.metadata.is_deleting() && !pod.is_terminal();
+        let awaited: Vec<_> = pods.iter().filter(is_awaited).map(|pod| index_of(pod)).collect();
+        let indexes: Vec<_> = active.iter().map(|pod| index_of(pod)).collect();
+        let next = control::Job {
+            parallelism: job.parallelism(),
+            completions: job.spec.completions,
+            is_indexed: job.is_indexed(),
+            succeeded: totals(&self.status).0,
+            completed: &counted.completed,
+            failed: &counted.failed,
+            active: &indexes,
+            awaited: &awaited,
+        };
+        let steps = next.steps();
+        self.delete.extend(steps.delete.iter().map(|at| (active[*at].clone(), Uncounted::Yes)));
+        let n = steps.n_missing.min(BURST);
         if n == 0 {
             return;
         }
@@ -235,23 +224,13 @@ impl Plan {
             return;
         }
         if job.is_indexed() {
-            let taken: HashSet<i32> = active.iter().filter_map(|pod| index_of(pod)).collect();
-            let held: HashSet<i32> = pods
-                .iter()
-                .filter(|pod| waits_for_end && pod.metadata.is_deleting() && !pod.is_terminal())
-                .filter_map(|pod| index_of(pod))
-                .collect();
             let mut pauses = None;
-            let free = counted
-                .completed
-                .free(&counted.failed, job.spec.completions.unwrap_or(0))
-                .filter(|index| !taken.contains(index) && !held.contains(index))
-                .filter(|index| {
-                    let last = counted.last.get(index).filter(|_| per_index);
-                    let pause = last.and_then(|last| per_index::backoff_ends(last)).filter(|&at| at > now);
-                    pauses = pauses.into_iter().chain(pause).min();
-                    pause.is_none()
-                });
+            let free = next.free_indexes().filter(|index| {
+                let last = counted.last.get(index).filter(|_| per_index);
+                let pause = last.and_then(|last| per_index::backoff_ends(last)).filter(|&at| at > now);
+                pauses = pauses.into_iter().chain(pause).min();
+                pause.is_none()
+            });
             self.create.extend(free.take(n).map(Some));
             self.look_at(pauses);
             if per_index {
@@ -318,15 +297,9 @@ fn has_restarted_too_often(job: &Job, active: &[Arc<Pod>], limit: i32) -> bool {
     restarts > 0 && restarts >= i64::from(limit)
 }
 
-/// The order in which active pods are kept.
-fn rank(pod: &Pod) -> (bool, bool, bool, Option<Timestamp>, &str) {
-    (
-        !pod.is_ready(),
-        pod.status.phase != "Running",
-        pod.spec.node_name.is_empty(),
-        pod.metadata.creation_timestamp,
-        &pod.metadata.name,
-    )
+fn rank_of(pod: &Pod) -> Rank<'_> {
+    let (metadata, spec) = (&pod.metadata, &pod.spec);
+    rank(pod.is_ready(), &pod.status.phase, &spec.node_name, metadata.creation_timestamp, &metadata.name)
 }
 
 fn number(n: usize) -> i32 {

@@ -1,7 +1,8 @@
 //! Evaluates a Job's `podFailurePolicy` for a failed pod, and its `successPolicy` for the succeeded indexes.
 //! Pure. The rules are those of "Jobs" in the Kubernetes documentation.
 
-use super::indexes::Indexes;
+use berth_control::job::Indexes;
+
 use crate::view::{
     ContainerStatus, Job, OnExitCodes, Pod, PodConditionPattern, PodFailureAction, PodFailureRule,
 };

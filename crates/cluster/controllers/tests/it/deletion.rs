@@ -91,7 +91,7 @@ async fn namespace_deletion_deletes_all_its_objects() {
         "versions": [{"name": "v1", "served": true, "storage": true,
             "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
     world.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
-    let gadget = json!({"metadata": {"name": "gadget"}});
+    let gadget = json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "gadget"}});
     world.create("/apis/example.com/v1/namespaces/team/gadgets", &gadget).await;
     let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["x.io/y"]}});
     world.create("/api/v1/namespaces/team/configmaps", &held).await;

@@ -155,6 +155,24 @@ async fn a_pod_group_has_one_claim_for_all_of_its_pods_until_it_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_protected_pod_group_stays_until_its_pods_are_gone() {
+    let world = World::new(1).await;
+    let metadata = json!({"name": "ring", "finalizers": ["scheduling.k8s.io/podgroup-protection"]});
+    world
+        .create(POD_GROUPS, &json!({"metadata": metadata, "spec": {"schedulingPolicy": {"basic": {}}}}))
+        .await;
+    let mut member = pod("member", json!({"resourceClaimName": "none"}));
+    member["spec"]["schedulingGroup"] = json!({"podGroupName": "ring"});
+    world.create(PODS, &member).await;
+    let path = format!("{POD_GROUPS}/ring");
+    world.delete(&path).await;
+    world.until("the group is being deleted", &path, is_deleting).await;
+    world.delete(&format!("{PODS}/member")).await;
+    world.until_gone(&path).await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_the_gate_each_pod_of_a_group_has_a_claim_of_its_own() {
     let world = World::new(1).await;
     world.create(TEMPLATES, &json!({"metadata": {"name": "gpu"}, "spec": {"spec": spec()}})).await;

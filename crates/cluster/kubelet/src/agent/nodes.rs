@@ -132,7 +132,10 @@ impl Agent {
             nodes: berth_api::simulated_nodes::SimulatedNodes { n_nodes: 1, ..template.nodes },
             ..template
         };
-        one.nodes().ok().and_then(|mut nodes| nodes.pop()).map(|node| node.status).unwrap_or_default()
+        let node = one.nodes().ok().and_then(|mut nodes| nodes.pop());
+        let mut status = node.map(|node| node.status).unwrap_or_default();
+        status.node_info.kubelet_version = self.options.version();
+        status
     }
 
     /// The node is in the API and belongs to this agent.

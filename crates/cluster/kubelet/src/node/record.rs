@@ -10,9 +10,6 @@ use berth_api::syntax::labels::{HOSTNAME, kubelet_may_set};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// The kubelet version that simulated nodes report: the version of Kubernetes whose behavior they follow.
-const KUBELET_VERSION: &str = "v1.36.0";
-
 berth_api::object_types! {
     /// The fields of a node that the agent reads.
     pub(crate) struct NodeView {
@@ -194,7 +191,7 @@ fn system_info(node: &Node) -> Value {
         "architecture": or("kubernetes.io/arch", "amd64"),
         "operatingSystem": or("kubernetes.io/os", "linux"),
         "containerRuntimeVersion": concat!("berth://", env!("CARGO_PKG_VERSION")),
-        "kubeletVersion": KUBELET_VERSION,
+        "kubeletVersion": node.status.node_info.kubelet_version,
         "kubeProxyVersion": "",
         "osImage": "Berth simulated node",
         "kernelVersion": "none",

@@ -134,7 +134,7 @@ async fn existing_nodes_are_adopted_as_they_are() {
     assert_eq!(taken_over["metadata"]["labels"]["own"], "label");
     assert_eq!(taken_over["status"]["allocatable"]["cpu"], "64");
     let info = &taken_over["status"]["nodeInfo"];
-    assert_eq!((&info["kernelVersion"], &info["kubeletVersion"]), (&json!("6.8.0"), &json!("v1.36.0")));
+    assert_eq!((&info["kernelVersion"], &info["kubeletVersion"]), (&json!("6.8.0"), &json!("v1.37.0")));
     let with_hostname = |node: &Value| node["metadata"]["labels"]["kubernetes.io/hostname"] == "big";
     world.node_when("big", "the labels of a kubelet", with_hostname).await;
     assert_eq!(world.node("bare").await["status"]["allocatable"]["cpu"], "4");

@@ -180,7 +180,7 @@ pub struct FeatureGates {
 }
 
 /// Gates of kinds and fields that only the API server reads: without them, it does not serve the kind, and drops the field.
-pub const API_GATES: [&str; 9] = [
+pub const API_GATES: [&str; 14] = [
     "DRADerivedAttributes",
     "DRADeviceCompatibilityGroups",
     "DRAListTypeAttributes",
@@ -188,8 +188,13 @@ pub const API_GATES: [&str; 9] = [
     "DRAPartitionableDevicesType",
     "EmptyDirVolumeMode",
     "EvictionRequestAPI",
+    "GRPCContainerProbeTLS",
+    "GenericWorkload",
+    "H2CContainerProbe",
     "InPlacePodVerticalScalingMemoryBackedVolumes",
     "InPlacePodVerticalScalingSchedulerPreemption",
+    "TopologyAwareWorkloadScheduling",
+    "UserNamespacesHostNetworkSupport",
 ];
 
 impl Default for FeatureGates {

@@ -19,7 +19,7 @@ fn gates(version: KubernetesVersion, text: &str) -> Vec<&'static str> {
 fn gates_are_set_by_name_and_by_stage() {
     assert_eq!(gates(V1_36, "AllBeta=true"), ["DRADeviceTaintRules"]);
     assert_eq!(gates(V1_36, "kube:VolumeLimitScaling=true"), ["VolumeLimitScaling"]);
-    assert_eq!(gates(V1_36, "AllAlpha=true").len(), 8);
+    assert_eq!(gates(V1_36, "AllAlpha=true").len(), 11);
     // A gate that is named is not set by its stage, whatever comes first.
     for text in ["AllAlpha=true,StorageCapacityScoring=false", "StorageCapacityScoring=false,AllAlpha=true"] {
         let gates = gates(V1_36, text);

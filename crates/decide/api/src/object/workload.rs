@@ -188,6 +188,9 @@ pub struct JobStatus {
     /// Indexes that have succeeded, such as `0-2,5`.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub completed_indexes: String,
+    /// Indexes that have failed for good, in the same form.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub failed_indexes: String,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -109,6 +109,10 @@ impl DevicesInUse {
         in_use
     }
 
+    pub(super) fn is_that_of_state(&self) -> bool {
+        self.changed.is_empty() && self.avoided.is_empty() && self.left.is_empty()
+    }
+
     /// The same, where some devices are not to be chosen.
     pub(crate) fn avoiding(self, avoided: &AvoidedDevices) -> DevicesInUse {
         DevicesInUse { avoided: avoided.clone(), ..self }

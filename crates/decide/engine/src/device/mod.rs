@@ -173,9 +173,23 @@ impl CycleDevices {
         self.rules.score > 0 || self.rules.unallocated.iter().any(has)
     }
 
-    /// Whether claims can be satisfied on a node, and how, within the budget.
+    /// Whether claims can be satisfied on a node, and how, within the budget. Beyond it, what the same decision found before counts.
     pub(crate) fn on(&self, state: &State, node: &NodeRecord, in_use: &DevicesInUse) -> NodeVerdict {
-        self.within(state.settings.device_work.meter(), state, node, in_use)
+        let (work, seen) = (&state.settings.device_work, state.changes.end());
+        let marks = work.marks();
+        let verdict = self.within(work.meter(), state, node, in_use);
+        if let NodeVerdict::Rejected(reason) = &verdict
+            && in_use.is_that_of_state()
+        {
+            if reason != WORK_SPENT {
+                work.keep_reason(&self.rules, seen, node.name, reason);
+            } else if let Some(reason) = work.kept_reason(&self.rules, seen, node.name) {
+                // Nothing is left out.
+                work.set_marks(marks);
+                return NodeVerdict::Rejected(reason);
+            }
+        }
+        verdict
     }
 
     fn within(

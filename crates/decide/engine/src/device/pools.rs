@@ -23,7 +23,7 @@ pub(super) struct NodePool<'a> {
     pub(super) slices: Vec<&'a SliceRecord>,
     /// The slices with shared counters.
     counter_slices: Vec<&'a SliceRecord>,
-    /// Whether devices for the node have binding conditions.
+    /// Whether devices for the node have binding conditions; a pool that is not usable has none.
     binds: bool,
     pub(super) used: PoolUse<'a>,
     /// What is left of the shared counters, by set and counter.
@@ -134,9 +134,9 @@ fn pool_of_slices<'a>(
             });
         }
     }
-    let devices = with_devices.iter().flat_map(|slice| &slice.devices);
-    let binds = devices.into_iter().any(|device| !device.binding_conditions.is_empty());
     let slices = if condition == Condition::Usable { with_devices } else { Vec::new() };
+    let mut devices = slices.iter().flat_map(|slice| &slice.devices);
+    let binds = devices.any(|device| !device.binding_conditions.is_empty());
     Some(NodePool { name, condition, slices, counter_slices, binds, used, counters })
 }
 

@@ -106,8 +106,8 @@ struct View {
     cells: Cells,
     /// Nodes on which a rule cannot be evaluated: no pod is placed while there are any.
     failing: FxHashSet<NodeId>,
-    /// Nodes were not searched for devices, because the budget was spent: the view is not used again.
-    is_cut: bool,
+    /// The nodes that were not searched for devices, because the budget was spent: the next decision begins with them.
+    unsearched: Vec<NodeId>,
     /// How many nodes were evaluated since the last decision.
     n_evaluated: u64,
 }
@@ -282,7 +282,7 @@ impl View {
             weights: RawScores::default(),
             cells: Cells::new(state.nodes.len()),
             failing: FxHashSet::default(),
-            is_cut: false,
+            unsearched: Vec::new(),
             n_evaluated: 0,
             cycle,
         };
@@ -304,7 +304,7 @@ impl View {
     /// Evaluates the nodes that changed. Returns false if the view has to be rebuilt.
     fn catch_up(&mut self, state: &State) -> bool {
         let now = state.changes.epochs;
-        let Some(context) = Context::new(state, &self.cycle).filter(|_| !self.is_cut) else { return false };
+        let Some(context) = Context::new(state, &self.cycle) else { return false };
         if now != self.epochs {
             let has_images = plugins::images_in_use(state, context.rule_set);
             let images_changed = now.images != self.epochs.images && (self.has_images || has_images);
@@ -325,12 +325,13 @@ impl View {
             self.epochs = now;
         }
         let Some(changed) = state.changes.since(self.seen) else { return false };
-        if !changed.is_empty() {
+        if !changed.is_empty() || !self.unsearched.is_empty() {
             let mut changed: SmallVec<[NodeId; 64]> = changed.into();
             changed.sort_unstable();
             changed.dedup();
             self.cells.read_ahead(&changed);
-            self.update_changed(state, changed.into_iter());
+            let unsearched = std::mem::take(&mut self.unsearched);
+            self.update_changed(state, unsearched.into_iter().chain(changed));
             self.seen = state.changes.end();
         }
         true
@@ -399,8 +400,10 @@ impl View {
                 }
             }
             put(&mut self.cells, id, sum.map(|_| &place));
+            if self.cycle.devices.is_some() && state.settings.device_work.is_cut() {
+                self.unsearched.push(id);
+            }
         }
-        self.is_cut |= self.cycle.devices.is_some() && state.settings.device_work.is_cut();
     }
 
     /// The best node, and its total score.

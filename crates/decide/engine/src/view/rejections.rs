@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::cycle::context::Context;
 use crate::cycle::nomination::Nominations;
-use crate::device::DeviceRules;
+use crate::device::{DeviceRules, WORK_SPENT};
 use crate::plugins::{self, Filters, PreFilter};
 use crate::state::Freed;
 use crate::state::counting::topology::{DomainId, TopologyId};
@@ -70,8 +70,8 @@ pub(crate) struct Rejections {
     pub(crate) n_feasible: usize,
     /// Evaluated with the nomination of the last pod excluded, and to be evaluated again for the next one.
     of_last_pod: Option<NodeId>,
-    /// Nodes were not searched for devices, because the budget was spent.
-    is_cut: bool,
+    /// The nodes that were not searched for devices, because the budget was spent.
+    unsearched: Vec<NodeId>,
     /// The nodes that were evaluated since [`Rejections::take_evaluated`].
     evaluated: Vec<NodeId>,
 }
@@ -224,9 +224,7 @@ impl Rejections {
         ) else {
             return false;
         };
-        if self.is_cut
-            || (self.layout, self.devices) != (state.changes.epochs.layout, context.epoch_of_devices())
-        {
+        if (self.layout, self.devices) != (state.changes.epochs.layout, context.epoch_of_devices()) {
             return false;
         }
         let of_this_pod = context.node_nominated_to(nominations, pod);
@@ -234,6 +232,7 @@ impl Rejections {
         let mut nodes: Vec<NodeId> = [changed, relabelled].concat();
         nodes.extend(nominated.iter().filter_map(|name| state.nodes.find(*name)));
         nodes.extend(of_last_pod.into_iter().chain(of_this_pod));
+        nodes.append(&mut self.unsearched);
         self.seen = state.changes.end();
         self.seen_relabelled = state.relabelled.end();
         self.seen_nominations = nominations.end();
@@ -304,12 +303,16 @@ impl Rejections {
         nodes.dedup();
         for id in nodes.into_iter().filter(|id| state.nodes.find_by_id(*id).is_some()) {
             let result = match context.rejection(filters, id) {
-                Some(rejection) => self.intern(rejection),
+                Some(rejection) => {
+                    if rejection.reasons.iter().any(|reason| reason == WORK_SPENT) {
+                        self.unsearched.push(id);
+                    }
+                    self.intern(rejection)
+                }
                 None => FEASIBLE,
             };
             self.set(id, result);
         }
-        self.is_cut = context.cycle.devices.is_some() && state.settings.device_work.is_cut();
         true
     }
 

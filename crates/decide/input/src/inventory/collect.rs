@@ -32,7 +32,7 @@ pub struct Inventory {
     pub keep_raw: bool,
     /// Whether that includes pods.
     pub keep_raw_pods: bool,
-    /// Limit of the pods that the workloads expand to [default: [`MAX_PODS`](crate::expand::MAX_PODS)].
+    /// Limit of the pods that the workloads expand to [default: `MAX_PODS` of `berth-control`].
     pub max_pods: Option<i64>,
     /// The version of the server that the objects were read from.
     pub server_version: Option<ServerVersion>,

@@ -1,5 +1,3 @@
-use std::path::{Path, PathBuf};
-
 use serde_json::{Value, json};
 
 use super::*;
@@ -168,38 +166,6 @@ fn raw_objects_are_kept_as_they_were_only_on_request() {
     let mut inventory = Inventory::default();
     inventory.read(text.as_bytes(), "f").unwrap();
     assert_eq!(inventory.pods[0].raw, None::<Value>);
-}
-
-/// The folder of real manifests and dumps beside the workspace; not part of it.
-pub(crate) fn shared_files() -> Vec<PathBuf> {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared");
-    let mut files = Vec::new();
-    let mut folders = vec![shared.join("manifests"), shared.join("data")];
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else {
-            eprintln!("{} not found: nothing is read from it", folder.display());
-            continue;
-        };
-        for path in entries.map(|entry| entry.unwrap().path()) {
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json") {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    files
-}
-
-#[test]
-fn real_manifests_and_dumps_are_read() {
-    for path in shared_files() {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let mut inventory = Inventory::keeping_raw();
-        let result = inventory.read(text.as_bytes(), "f");
-        assert!(result.is_ok(), "{}: {}", path.display(), result.unwrap_err());
-    }
 }
 
 #[test]

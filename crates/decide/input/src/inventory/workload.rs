@@ -68,7 +68,7 @@ impl Workload {
 }
 
 impl WorkloadSpec {
-    /// `spec.replicas` as written, if the kind has it. How many pods the workload has, [`DesiredReplicas`](crate::expand::DesiredReplicas) says.
+    /// `spec.replicas` as written, if the kind has it. How many pods the workload has, `DesiredReplicas` of `berth-control` says.
     pub fn replicas(&self) -> Option<Option<i32>> {
         match self {
             WorkloadSpec::Deployment(w) | WorkloadSpec::ReplicaSet(w) | WorkloadSpec::StatefulSet(w) => {

@@ -1,12 +1,12 @@
 //! Required affinity to pods that required anti-affinity excludes from the same domain.
 
 use berth_api::syntax::labels::NESTED_TOPOLOGIES;
-use berth_rules::{PodTerm, SetRelation, TopologyScope};
+use berth_rules::{PodSet, PodTerm, SetRelation, TopologyScope};
 
 use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::subject::Subject;
-use crate::terms::{set, shown};
+use crate::terms::shown;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
@@ -19,17 +19,17 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 
 /// The pods that the affinity requires are among those that the anti-affinity excludes.
 fn own_conflict(input: &LintInput<'_>, subject: &Subject<'_>, affinity: &PodTerm, findings: &mut Findings) {
-    let required = set(affinity);
+    let required = PodSet::of(affinity);
     let is_own = subject.is_in(&required, &input.namespaces);
     if is_own && subject.replicas.is_some_and(|replicas| replicas <= 1) {
         return;
     }
-    let is_in_conflict = |anti: &&PodTerm| {
+    let is_in_conflict = |(anti, excluded): &(&PodTerm, &PodSet)| {
         anti.limit == 0
+            && matches!(input.relation(&required, excluded), SetRelation::Equal | SetRelation::ContainedIn)
             && covers(input, &affinity.topology, &anti.topology)
-            && matches!(input.relation(&required, &set(anti)), SetRelation::Equal | SetRelation::ContainedIn)
     };
-    if let Some(anti) = subject.rules.required_anti_affinity.iter().find(is_in_conflict) {
+    if let Some((anti, _)) = subject.required_anti_affinity().find(is_in_conflict) {
         let result = if is_own { "only the first pod can be placed" } else { "no pod can be placed" };
         let message = format!(
             "the term requires pods with {} nearby, and {} excludes them from the same domain: {result}",
@@ -47,19 +47,21 @@ fn conflict_of_partners(
     affinity: &PodTerm,
     findings: &mut Findings,
 ) {
-    let mut partners = input.population.in_set(&set(affinity)).peekable();
-    if partners.peek().is_none() || subject.is_in(&set(affinity), &input.namespaces) {
+    let required = PodSet::of(affinity);
+    let mut partners = input.population.in_set(&required).peekable();
+    if partners.peek().is_none() || subject.is_in(&required, &input.namespaces) {
         return;
     }
     let excludes = |i: Option<usize>| {
         let partner = &input.subjects[i?];
-        let mut anti = partner.rules.required_anti_affinity.iter().filter(|anti| anti.limit == 0);
-        let excludes = |anti: &&PodTerm| {
+        let excludes = |(anti, excluded): &(&PodTerm, &PodSet)| {
             input.work.spend(1 + anti.selector.requirements().len())
-                && subject.is_in(&set(anti), &input.namespaces)
+                && anti.limit == 0
+                && subject.is_in(excluded, &input.namespaces)
                 && covers(input, &affinity.topology, &anti.topology)
         };
-        anti.find(excludes).map(|anti| format!("{} of {}", partner.path(&anti.path), partner.shown()))
+        let excluding = partner.required_anti_affinity().find(excludes);
+        excluding.map(|(anti, _)| format!("{} of {}", partner.path(&anti.path), partner.shown()))
     };
     let Some(terms) = partners.map(|partner| excludes(partner.subject)).collect::<Option<Vec<_>>>() else {
         return;
@@ -82,10 +84,10 @@ pub(super) fn covers(input: &LintInput<'_>, inner: &TopologyScope, outer: &Topol
     match (inner, outer) {
         (TopologyScope::Key(inner), TopologyScope::Key(outer)) => {
             let is_nested =
-                matches!((rank(inner), rank(outer)), (Some(inner), Some(outer)) if inner <= outer);
+                || matches!((rank(inner), rank(outer)), (Some(inner), Some(outer)) if inner <= outer);
             // A node without the outer label is in no domain of it.
             inner == outer
-                || is_nested && input.nodes.have_label_if(inner, outer)
+                || is_nested() && input.nodes.have_label_if(inner, outer)
                 || is_nested_in_nodes(input, inner, outer)
         }
         (TopologyScope::Key(inner), TopologyScope::All) => input.settings.all_topologies.contains(inner),

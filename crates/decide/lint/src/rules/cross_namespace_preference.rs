@@ -3,15 +3,16 @@
 use berth_api::syntax::format::counted;
 
 use super::cross_namespace::domain;
+use berth_rules::PodSet;
+
 use crate::finding::Findings;
 use crate::input::LintInput;
-use crate::terms::set;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
         let terms = subject.rules.preferred_anti_affinity.iter().map(|preferred| &preferred.term);
         for term in terms.filter(|term| term.selects_other_namespaces(subject.namespace())) {
-            let n_running = input.n_running(&set(term));
+            let n_running = input.n_running(&PodSet::of(term));
             let match_it = if n_running == 1 { "matches" } else { "match" };
             let message = format!(
                 "each pod lowers the scores of its {} for pods of {}, and their pods do so for it; {} {match_it} the term",

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use berth_api::object::Pod;
-use berth_rules::PodRules;
+use berth_rules::{PodRules, PodSet};
 use berth_simulate::Workloads;
 
 use crate::finding::Findings;
@@ -11,7 +11,6 @@ use crate::input::LintInput;
 use crate::rollout::{Trial, limits, pod_of_revision};
 use crate::severity::Severity;
 use crate::subject::Subject;
-use crate::terms::set;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     let candidates = input.subjects().filter_map(|subject| Some((subject, term_with_keys(subject)?)));
@@ -36,7 +35,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             let selects = |set: berth_rules::PodSet| {
                 set.contains(subject.namespace(), &b.metadata.labels, &input.namespaces)
             };
-            rules.required_anti_affinity.iter().map(set).any(selects)
+            rules.required_anti_affinity.iter().map(PodSet::of).any(selects)
         };
         let n_terms = subject.terms().count();
         let is_trap =
@@ -49,7 +48,9 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
                        rollout";
         if input.nodes.is_empty() {
             findings.add(&subject.object, path, message).severity(Severity::Info);
-        } else if let Trial::Blocked { message: reason, .. } = input.try_replacement(old, &new) {
+        } else if input.spend_placements(subject, old.len(), input.nodes.all().len())
+            && let Trial::Blocked { message: reason, .. } = input.try_replacement(old, &new)
+        {
             findings.add(&subject.object, path, format!("{message}, which cannot start: {reason}"));
         }
     }

@@ -6,7 +6,7 @@ use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::severity::Severity;
 use crate::subject::Subject;
-use crate::terms::{set, shown};
+use crate::terms::shown;
 
 /// How to require pods one by one.
 const ANNOTATION_INSTEAD: &str =
@@ -33,9 +33,10 @@ fn check_requirement(
     terms: &[PodTerm],
     findings: &mut Findings,
 ) {
-    let missed = |term: &&PodTerm| !subject.is_in(&set(term), &input.namespaces);
+    let missed = |term: &&PodTerm| !subject.is_in(&PodSet::of(term), &input.namespaces);
     let missed = terms.iter().find(missed).unwrap_or(&terms[0]);
-    let excludes = |a: &PodTerm, b: &PodTerm| input.relation(&set(a), &set(b)) == SetRelation::Disjoint;
+    let excludes =
+        |a: &PodTerm, b: &PodTerm| input.relation(&PodSet::of(a), &PodSet::of(b)) == SetRelation::Disjoint;
     let exclusive = if could_match_one_pod(input, terms) {
         None
     } else {
@@ -48,13 +49,13 @@ fn check_requirement(
         let others = without_key(missed, key);
         input.population.in_set(&others).next().is_some() && !subject.is_in(&others, &input.namespaces)
     });
-    let matched_apart =
-        terms.len() > 1 && terms.iter().all(|term| input.population.in_set(&set(term)).next().is_some());
+    let matched_apart = terms.len() > 1
+        && terms.iter().all(|term| input.population.in_set(&PodSet::of(term)).next().is_some());
     // Affinity to the own pods, which looks for them elsewhere.
     let own = subject.namespace();
     let is_own = |term: &&PodTerm| {
-        let here = PodSet { namespaces: NamespaceScope::only(own), ..set(term) };
-        !subject.is_in(&set(term), &input.namespaces) && subject.is_in(&here, &input.namespaces)
+        let here = PodSet { namespaces: NamespaceScope::only(own), ..PodSet::of(term) };
+        !subject.is_in(&PodSet::of(term), &input.namespaces) && subject.is_in(&here, &input.namespaces)
     };
     let elsewhere = terms.iter().find(is_own);
     let pods_of = |term: &PodTerm| match exclusive {
@@ -98,7 +99,7 @@ fn check_requirement(
         None if elsewhere.is_some_and(|term| !input.shows_all_pods(&term.namespaces)) => Severity::Warning,
         None if input.population.has_running() => Severity::Error,
         None if matched_apart => Severity::Warning,
-        None if terms.iter().any(|term| input.selects_elsewhere(&set(term))) => Severity::Info,
+        None if terms.iter().any(|term| input.selects_elsewhere(&PodSet::of(term))) => Severity::Info,
         None => Severity::Warning,
     };
     let fix = match own_key {
@@ -117,7 +118,7 @@ fn check_requirement(
 /// Whether no two terms exclude each other, as far as all of them together tell: without comparing each with each.
 fn could_match_one_pod(input: &LintInput<'_>, terms: &[PodTerm]) -> bool {
     let requirements: Vec<_> = terms.iter().flat_map(|term| term.selector.requirements()).cloned().collect();
-    let first = set(&terms[0]);
+    let first = PodSet::of(&terms[0]);
     terms.iter().all(|term| term.namespaces == terms[0].namespaces)
         && input.work.spend(requirements.len())
         && Selector::new(requirements).is_satisfiable()
@@ -126,7 +127,7 @@ fn could_match_one_pod(input: &LintInput<'_>, terms: &[PodTerm]) -> bool {
 
 /// The pods that a term selects, whatever their value of a label.
 fn without_key(term: &PodTerm, key: &str) -> PodSet {
-    let set = set(term);
+    let set = PodSet::of(term);
     let others = set.selector.requirements().iter().filter(|requirement| requirement.key() != key);
     PodSet { selector: Selector::new(others.cloned().collect()), namespaces: set.namespaces }
 }

@@ -2,7 +2,7 @@
 
 use berth_api::read::Kind;
 use berth_rules::{
-    NodeRequirement, NodeSelectorRule, NodeTerm, PodTerm, PreferredNodeTerm, Selector, SetRelation,
+    NodeRequirement, NodeSelectorRule, NodeTerm, PodSet, PodTerm, PreferredNodeTerm, Selector, SetRelation,
     TopologyScope, WhenUnsatisfiable,
 };
 
@@ -10,7 +10,6 @@ use crate::finding::Findings;
 use crate::input::LintInput;
 use crate::nodes::{alternatives, is_satisfiable, term_requirements};
 use crate::subject::Subject;
-use crate::terms::set;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
@@ -150,7 +149,7 @@ fn useless_pod_term(
     let required =
         if anti { &subject.rules.required_anti_affinity } else { &subject.rules.required_affinity };
     let is_same = |other: &&PodTerm| {
-        let relation = input.relation(&set(term), &set(other));
+        let relation = input.relation(&PodSet::of(term), &PodSet::of(other));
         other.limit == 0
             && other.topology == term.topology
             && (relation == SetRelation::Equal || anti && relation == SetRelation::ContainedIn)

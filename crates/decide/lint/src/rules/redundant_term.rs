@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use berth_rules::{Dialect, PodRules, PodTerm, SetRelation};
+use berth_rules::{Dialect, PodRules, PodSet, PodTerm, SetRelation};
 
 use super::affinity_conflicts::covers;
 use crate::finding::Findings;
 use crate::input::LintInput;
-use crate::terms::set;
 
 /// How many terms of a list are compared with each other: as many as the scheduler accepts by default.
 const MAX_TERMS: usize = 100;
@@ -47,7 +46,7 @@ fn holds_as_long(rules: &PodRules, by: &PodTerm, term: &PodTerm) -> bool {
 /// Whether a term holds wherever another one does. Terms of two dialects have other exemptions, and one pod has to match those of v1.
 fn is_implied(input: &LintInput<'_>, term: &PodTerm, by: &PodTerm, anti: bool) -> bool {
     let (fewer, more) = if anti { (term, by) } else { (by, term) };
-    let relation = input.relation(&set(fewer), &set(more));
+    let relation = input.relation(&PodSet::of(fewer), &PodSet::of(more));
     // The first pod disregards a requirement of its own: each term of the proposals is one.
     let may_be_disregarded = !anti && term.dialect != Dialect::V1;
     by.dialect == term.dialect

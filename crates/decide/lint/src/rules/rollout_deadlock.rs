@@ -1,7 +1,7 @@
 //! Rolling updates that cannot start, because maxUnavailable comes to 0 and no new pod fits beside the old ones.
 
 use berth_api::read::Kind;
-use berth_rules::{SpreadConstraint, WhenUnsatisfiable};
+use berth_rules::{PodSet, SpreadConstraint, WhenUnsatisfiable};
 use serde_json::Value;
 
 use crate::domain_limit::{DomainLimit, n_domains};
@@ -10,7 +10,6 @@ use crate::input::LintInput;
 use crate::rollout::{Trial, limits, pod_of_revision};
 use crate::severity::Severity;
 use crate::subject::Subject;
-use crate::terms::set;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
@@ -54,9 +53,9 @@ fn limits_for_updates(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<Domai
     let old = pod_of_revision(subject, "old", input.admission());
     let is_of_both = |path: &str| {
         let terms = subject.rules.required_anti_affinity.iter().filter(|term| term.path == path);
-        terms
-            .into_iter()
-            .any(|term| set(term).contains(subject.namespace(), &old.metadata.labels, &input.namespaces))
+        terms.into_iter().any(|term| {
+            PodSet::of(term).contains(subject.namespace(), &old.metadata.labels, &input.namespaces)
+        })
     };
     let mut limits = input.limits_per_domain(subject);
     limits.retain(|limit| limit.needs_key || is_of_both(&limit.path));

@@ -152,6 +152,10 @@ fn counts_others(
             }
         ),
     };
+    let n_compared = others.iter().map(|other| 1 + other.rules.spread_constraints.len()).sum();
+    if !input.work.spend(n_compared) {
+        return;
+    }
     // Pods that have the same constraint are spread with these.
     let has_same = |other: &&Subject<'_>| {
         other

@@ -18,8 +18,6 @@ use crate::subject::Subject;
 
 /// The taint of cordoned nodes.
 const CORDON: &str = "node.kubernetes.io/unschedulable";
-/// Steps of work to place a pod.
-const PLACEMENT_STEPS: usize = 8;
 /// Number of domains named in a message.
 const MAX_NAMED: usize = 3;
 
@@ -115,8 +113,9 @@ fn place<'s>(
     replicas: i64,
 ) -> Option<Stop<'s>> {
     let n_replicas = usize::try_from(replicas).unwrap_or(usize::MAX);
-    let steps = n_replicas.saturating_mul(PLACEMENT_STEPS).saturating_add(input.nodes.all().len());
-    if !input.work.spend(steps.saturating_add(input.inventory.pods.len())) {
+    if !input.work.spend(input.nodes.all().len() + input.inventory.pods.len())
+        || !input.spend_placements(subject, n_replicas, 0)
+    {
         return None;
     }
     let scheduler = &input.settings.config.profiles[0].scheduler_name;
@@ -151,7 +150,7 @@ fn place<'s>(
             placed.push(pod);
         }
     }
-    let constraint = stopped.then(|| stopping(cluster, subject, hard, scheduler)).flatten();
+    let constraint = stopped.then(|| stopping(input, cluster, subject, hard)).flatten();
     placed.iter().for_each(|pod| cluster.forget(pod));
     constraint.map(|constraint| Stop { n_placed: n_placed as i64, nodes, constraint })
 }
@@ -180,12 +179,16 @@ fn running<'i>(
 
 /// The constraint without which another pod fits; the first one if only without all of them one does.
 fn stopping<'s>(
+    input: &LintInput<'_>,
     cluster: &mut Cluster,
     subject: &Subject<'_>,
     hard: &[&'s SpreadConstraint],
-    scheduler: &str,
 ) -> Option<&'s SpreadConstraint> {
+    let scheduler = &input.settings.config.profiles[0].scheduler_name;
     let mut without = |left_out: &[&SpreadConstraint]| {
+        if !input.spend_placements(subject, 1, input.nodes.all().len()) {
+            return false;
+        }
         let left_out: HashSet<&str> = left_out.iter().map(|constraint| constraint.path.as_str()).collect();
         let mut pod = with_requests(&subject.pod, "another", scheduler);
         let mut i = 0..;

@@ -138,3 +138,58 @@ fn selectors_of_devices_count_as_work_and_all_rules_share_a_budget() {
     let after = |all| within(&text, rule, 100_000, all).1.len();
     assert!(after(100_000) > after(u64::MAX), "{} {}", after(100_000), after(u64::MAX));
 }
+
+#[test]
+fn rules_of_pods_that_are_placed_and_constraints_that_are_compared_count_as_work() {
+    let node = |name: &str, more: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}}}}}, {more}
+               status: {{allocatable: {{cpu: '8', pods: '110'}}}}}}"
+        )
+    };
+    let deployment = |name: &str, rules: &str| {
+        format!(
+            "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: {name}}}, spec: {{replicas: 3, selector: {{matchLabels: {{app: web}}}},
+               strategy: {{rollingUpdate: {{maxUnavailable: 0, maxSurge: 1}}}}, template: {{metadata: {{labels: {{app: web}}}},
+               spec: {{containers: [{{name: c, image: c}}], {rules}}}}}}}}}"
+        )
+    };
+    let constraint = |i: usize| {
+        format!(
+            "{{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule,
+               labelSelector: {{matchExpressions: [{{key: k{i}, operator: DoesNotExist}}]}}}}"
+        )
+    };
+    let constraints = (0..100).map(constraint).collect::<Vec<_>>().join(", ");
+    let constraints = format!("topologySpreadConstraints: [{constraints}]");
+    let anti = |i: usize| {
+        format!(
+            "{{topologyKey: kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: web, k{i}: x}}}}}}"
+        )
+    };
+    let anti = (0..100).map(anti).collect::<Vec<_>>().join(", ");
+    let own = "{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}";
+    let anti = format!(
+        "affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{own}, {anti}]}}}}"
+    );
+    let cordoned = "spec: {unschedulable: true},";
+    for (rule, finding, nodes, rules) in [
+        // One constraint alone does not stop the pods: each is left out in turn, and then all.
+        (
+            "replicas-exceed-domains",
+            "replicas-exceed-domains",
+            vec![node("a", ""), node("b", cordoned)],
+            &constraints,
+        ),
+        ("rollout-deadlock", "rollout-deadlock", vec![node("a", ""), node("b", ""), node("c", "")], &anti),
+        ("selector", "selector/counts-others", vec![node("a", "")], &constraints),
+    ] {
+        let deployments = if rule == "selector" { vec!["a", "b"] } else { vec!["a"] };
+        let deployments = deployments.into_iter().map(|name| deployment(name, rules));
+        let text = nodes.into_iter().chain(deployments).collect::<Vec<_>>().join("\n---\n");
+        let (n, incomplete) = within(&text, finding, u64::MAX, u64::MAX);
+        assert!(n > 0 && incomplete.is_empty(), "{rule}: {n} {incomplete:?}");
+        let (_, incomplete) = within(&text, finding, 5000, u64::MAX);
+        assert!(incomplete.iter().any(|text| text.starts_with(rule)), "{rule}: {incomplete:?}");
+    }
+}

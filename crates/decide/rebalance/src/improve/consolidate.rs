@@ -32,7 +32,7 @@ pub(super) fn nodes(board: &mut Board<'_>) {
     });
     let mut rooms = Rooms::of(board, resource);
     for node in candidates {
-        if may_be_emptied(board, node) {
+        if !board.work.is_spent() && may_be_emptied(board, node) {
             let mut after = rooms.clone();
             if board.attempt(|board| after.empty(board, node)) {
                 rooms = after;

@@ -9,6 +9,9 @@ mod spread;
 use crate::board::Board;
 use crate::goal::Goal;
 
+/// Nodes whose room is compared in a step of work.
+const NODES_PER_STEP: usize = 8;
+
 /// Moves pods until no goal finds anything better.
 pub(crate) fn improve(board: &mut Board<'_>) {
     loop {
@@ -23,7 +26,7 @@ pub(crate) fn improve(board: &mut Board<'_>) {
                 Goal::Balance => single::hot(board),
             }
         }
-        if board.n_steps() == n_steps {
+        if board.n_steps() == n_steps || board.work.is_spent() {
             return;
         }
     }
@@ -45,7 +48,9 @@ impl Board<'_> {
     fn roomiest(&self, nodes: impl Iterator<Item = usize>, n: usize) -> Vec<usize> {
         let i = self.nodes.scarcest();
         let mut found: Vec<(i64, usize)> = Vec::with_capacity(n + 1);
+        let mut n_nodes = 0;
         for node in nodes {
+            n_nodes += 1;
             let key = (-self.nodes.of[node].free(i), node);
             if found.len() < n || key < found[n - 1] {
                 let at = found.partition_point(|other| *other < key);
@@ -53,6 +58,7 @@ impl Board<'_> {
                 found.truncate(n);
             }
         }
+        self.spend(n_nodes / NODES_PER_STEP);
         found.into_iter().map(|(_, node)| node).collect()
     }
 }

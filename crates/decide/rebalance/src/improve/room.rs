@@ -4,12 +4,11 @@
 use std::collections::HashSet;
 
 use berth_api::object::Pod;
-use berth_api::work::WorkBudget;
 use berth_engine::{Counts, Outcome, PreparedPod, Status, TopologyPair, Verdict};
 use berth_input::config::Plugin;
 use berth_rules::{PodRules, Selector};
 
-use crate::board::{Board, name};
+use crate::board::{Board, PLACEMENT_STEPS, name};
 use crate::waiting::take_back;
 
 /// The largest number of pods that move for one pending pod.
@@ -28,6 +27,9 @@ const MAX_ALL_TRIES: usize = 2_000;
 /// Makes room for each pending pod, and for each group, that finds no node.
 pub(super) fn for_pending(board: &mut Board<'_>) {
     for unit in 0..board.waiting.units.len() {
+        if !board.spend(PLACEMENT_STEPS * board.waiting.n_pods()) {
+            return;
+        }
         let outcomes = board.waiting.place(board.moves.cluster());
         board.waiting.take_back(board.moves.cluster(), &outcomes);
         if outcomes[unit].iter().any(|outcome| matches!(outcome, Outcome::Unschedulable { .. })) {
@@ -68,7 +70,8 @@ impl<'s, 'a> Search<'s, 'a> {
     /// waits for this room.
     fn run(mut self, is_all: bool) -> bool {
         let before = is_all.then(|| self.board.values());
-        let rejecting = self.board.moves.cluster().rejecting_nodes(self.pod, &WorkBudget::unlimited());
+        let Board { moves, work, .. } = &mut *self.board;
+        let rejecting = moves.cluster().rejecting_nodes(self.pod, work);
         let sites = rejecting.into_iter().flatten().filter_map(|(name, verdicts)| {
             let node = self.board.moves.position_of(&name)?;
             Some((self.least(node, &verdicts).filter(|least| *least <= MAX_MOVES)?, node))
@@ -80,6 +83,9 @@ impl<'s, 'a> Search<'s, 'a> {
         for n_moves in 1..=MAX_MOVES {
             let tried = sites.iter().filter(|(least, _)| (*least..=*least + MAX_MORE).contains(&n_moves));
             for (_, node) in tried {
+                if self.board.work.is_spent() {
+                    return false;
+                }
                 let name = self.board.moves.nodes()[*node].clone();
                 let n_steps = self.board.n_steps();
                 self.tries = MAX_TRIES.min(left);
@@ -98,6 +104,7 @@ impl<'s, 'a> Search<'s, 'a> {
 
     /// Makes at most so many moves after which the pod fits on the node.
     fn free(&mut self, node: usize, name: &str, n_moves: usize) -> bool {
+        self.board.spend(PLACEMENT_STEPS);
         let verdicts = self.board.moves.cluster().verdicts_on(self.pod, name);
         let Some(verdict) = verdicts.first() else { return true };
         if self.least(node, &verdicts).is_none_or(|least| least > n_moves) {
@@ -106,7 +113,7 @@ impl<'s, 'a> Search<'s, 'a> {
         let n_steps = self.board.n_steps();
         for pod in self.candidates(node, verdict, n_moves) {
             for to in self.targets(pod, node, verdict) {
-                if self.tries == 0 {
+                if self.tries == 0 || self.board.work.is_spent() {
                     return false;
                 }
                 self.tries -= 1;
@@ -197,6 +204,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 on_its_node.collect()
             }
         };
+        board.spend(board.movable_of.len() + pods.len());
         let rank = |pod: &usize| (board.pods[*pod].rank(), *pod);
         pods.sort_by_key(rank);
         let mut seen = HashSet::new();

@@ -21,7 +21,7 @@ fn each(board: &mut Board<'_>, concerns: impl Fn(&Board<'_>, usize) -> bool) {
         .collect();
     pods.sort_by_key(|pod| (board.pods[*pod].rank(), board.node_of(*pod)));
     for pod in pods {
-        if concerns(board, pod) {
+        if !board.work.is_spent() && concerns(board, pod) {
             to_best(board, pod);
         }
     }
@@ -51,7 +51,7 @@ fn to_best(board: &mut Board<'_>, pod: usize) -> bool {
 /// Moves pods off nodes above the threshold, until each is below it.
 pub(super) fn hot(board: &mut Board<'_>) {
     for node in 0..board.movable_on.len() {
-        if !board.nodes.is_hot(node) {
+        if !board.nodes.is_hot(node) || board.work.is_spent() {
             continue;
         }
         board.attempt(|board| {

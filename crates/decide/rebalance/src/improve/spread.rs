@@ -10,7 +10,7 @@ const MAX_TARGETS: usize = 4;
 /// Lowers the skew of each constraint.
 pub(super) fn skewed(board: &mut Board<'_>) {
     for constraint in board.moves.skewed() {
-        while lower(board, constraint.constraint) {}
+        while !board.work.is_spent() && lower(board, constraint.constraint) {}
     }
 }
 
@@ -22,7 +22,7 @@ fn lower(board: &mut Board<'_>, constraint: usize) -> bool {
             board.movable_of[*class].first().is_some_and(|pod| board.moves.counts_for(*pod, constraint))
         })
         .collect();
-    while step(board, constraint, &classes) {
+    while !board.work.is_spent() && step(board, constraint, &classes) {
         if board.values() < values {
             return true;
         }

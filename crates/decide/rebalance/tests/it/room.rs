@@ -1,6 +1,6 @@
 //! Room in clusters with too many pods and nodes for an exhaustive search.
 
-use berth_rebalance::{Goal, Pending, PendingGroup, Plan};
+use berth_rebalance::{Goal, Pending, PendingGroup, Plan, Request};
 use berth_testkit::naive::World;
 use serde_json::{Value, json};
 
@@ -115,4 +115,21 @@ fn pods_that_only_the_rule_of_a_pending_pod_distinguishes_are_not_taken_for_the_
     let world = World { nodes, pods, ..World::default() };
     let plan = plan_for(&world, &request(&[Goal::Defragment]));
     assert_eq!((lines(&plan), plan.is_exhaustive), (vec!["x a b".to_owned(), "p a".to_owned()], true));
+}
+
+#[test]
+fn room_for_many_pending_pods_is_bounded_as_a_whole() {
+    let nodes = vec![node("a", "z1", 3), node("b", "z1", 1), node("c", "z2", 1)];
+    let mut pods = vec![pod("x", "x", "a", 500, json!({}))];
+    // The first one gets room; the others are too large for every node.
+    pods.push(pod("p", "p", "", 3000, json!({})));
+    let large = |i: i64| pod(&format!("large-{i}"), "large", "", 4000 + i, json!({}));
+    pods.extend((0..60).map(large));
+    let world = in_large_cluster(World { nodes, pods, ..World::default() });
+    let within = |max_steps: u64| plan_for(&world, &Request { max_steps, ..request(&[Goal::Defragment]) });
+    let whole = within(u64::MAX);
+    assert_eq!((whole.moves.len(), whole.is_cut), (1, false), "{whole:?}");
+    let cut = within(whole.n_steps / 4);
+    assert!(cut.is_cut && cut.n_steps < whole.n_steps, "{cut:?}");
+    assert_eq!(cut.after[&Goal::Defragment], 60.0);
 }

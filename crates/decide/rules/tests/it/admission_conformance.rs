@@ -13,17 +13,19 @@ use serde_json::Value;
 
 #[test]
 fn admission_equals_the_recordings() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/conformance");
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let larger = tree.join("../shared/conformance");
+    let own = ["1.36", "1.37", "1.38"].map(|version| tree.join("conformance").join(version));
     let suites: Vec<PathBuf> = ["", "large", "v1.37", "v1.38"]
-        .map(|folder| root.join(folder))
+        .map(|folder| larger.join(folder))
         .iter()
+        .chain(&own)
         .filter_map(|dir| dir.read_dir().ok())
         .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
         .filter(|path| path.to_string_lossy().ends_with(".jsonl.gz"))
         .collect();
-    if suites.is_empty() {
-        println!("conformance suites not found in {}: nothing was compared", root.display());
-        return;
+    if !larger.exists() {
+        println!("the larger suites were not found at {}", larger.display());
     }
     let mut steps = 0;
     let mut differences = Vec::new();

@@ -11,34 +11,70 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+use berth_api::feature_gates::FeatureGates;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::resource::Resource;
-use v3::{make, versions};
+use crate::resource::{RESOURCES, Resource};
+use v3::make;
+
+/// What a server has.
+#[derive(Clone, Copy)]
+pub struct Served<'c> {
+    /// Whether it has the proposals' fields.
+    pub extensions: bool,
+    pub gates: FeatureGates,
+    pub custom: &'c [&'static Resource],
+}
 
 /// The answer to `GET` of `/openapi/v2`, `/openapi/v3`, `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`;
-/// `None` for any other path. `extensions`: with the proposals' fields. `custom`: the custom resources.
-pub fn document(path: &str, extensions: bool, custom: &[&'static Resource]) -> Option<Bytes> {
+/// `None` for any other path.
+pub fn document(path: &str, served: Served<'_>) -> Option<Bytes> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
-        ["openapi", "v2"] => Some(cached("v2", extensions, custom, || v2::make(extensions, custom))),
-        ["openapi", "v3"] => Some(cached("v3", extensions, custom, || index(extensions, custom))),
-        ["openapi", "v3", "api", version] => of_version("", version, extensions),
-        ["openapi", "v3", "apis", group, version] if !group.is_empty() => {
-            of_version(group, version, extensions)
-                .or_else(|| custom_version(group, version, extensions, custom))
-        }
+        ["openapi", "v2"] => Some(cached("v2", served, &served.resources(), || v2::make(served))),
+        ["openapi", "v3"] => Some(cached("v3", served, &served.resources(), || index(served))),
+        ["openapi", "v3", "api", version] => of_version("", version, served),
+        ["openapi", "v3", "apis", group, version] if !group.is_empty() => of_version(group, version, served),
         _ => None,
     }
 }
 
-/// A document of these custom resources, made once for the same schemas.
-fn cached(name: &str, extensions: bool, custom: &[&'static Resource], make: impl FnOnce() -> Value) -> Bytes {
+impl Served<'_> {
+    fn resources(self) -> Vec<&'static Resource> {
+        let built_in = RESOURCES.iter().filter(|resource| resource.is_discoverable(self.gates));
+        built_in.chain(self.custom).copied().collect()
+    }
+
+    fn of_version(self, group: &str, version: &str) -> Vec<&'static Resource> {
+        let mut resources = self.resources();
+        resources.retain(|resource| resource.group == group && resource.version == version);
+        resources
+    }
+
+    /// The groups with their versions.
+    fn versions(self) -> Vec<(&'static str, &'static str)> {
+        let mut versions = Vec::new();
+        for resource in self.resources() {
+            if !versions.contains(&(resource.group, resource.version)) {
+                versions.push((resource.group, resource.version));
+            }
+        }
+        versions
+    }
+}
+
+/// A document of these resources, made once for the same schemas.
+fn cached(name: &str, served: Served<'_>, resources: &[&Resource], make: impl FnOnce() -> Value) -> Bytes {
     type Documents = HashMap<(String, bool), (Vec<u64>, Bytes)>;
     static DOCUMENTS: LazyLock<Mutex<Documents>> = LazyLock::new(Mutex::default);
-    let numbers = custom.iter().filter_map(|resource| Some(resource.custom?.schema().number)).collect();
-    let key = (name.to_owned(), extensions);
+    let number = |resource: &Resource| match resource.custom {
+        Some(custom) => custom.schema().number,
+        None => u64::MAX - RESOURCES.iter().position(|built_in| **built_in == *resource).unwrap_or(0) as u64,
+    };
+    let numbers = [served.gates.version as u64].into_iter();
+    let numbers = numbers.chain(resources.iter().map(|resource| number(resource))).collect();
+    let key = (name.to_owned(), served.extensions);
     let lock = || DOCUMENTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((of, document)) = lock().get(&key)
         && *of == numbers
@@ -57,41 +93,25 @@ fn cached(name: &str, extensions: bool, custom: &[&'static Resource], make: impl
 /// How many documents are kept.
 const MAX_DOCUMENTS: usize = 256;
 
-fn custom_version(
-    group: &str,
-    version: &str,
-    extensions: bool,
-    custom: &[&'static Resource],
-) -> Option<Bytes> {
-    let is_in = |resource: &&&'static Resource| resource.group == group && resource.version == version;
-    let chosen: Vec<&'static Resource> = custom.iter().filter(is_in).copied().collect();
+fn of_version(group: &str, version: &str, served: Served<'_>) -> Option<Bytes> {
+    let resources = served.of_version(group, version);
     let name = format!("v3/{group}/{version}");
-    (!chosen.is_empty())
-        .then(|| cached(&name, extensions, &chosen, || make(group, version, extensions, &chosen)))
-}
-
-fn of_version(group: &str, version: &str, extensions: bool) -> Option<Bytes> {
-    let found = versions().iter().find(|v| v.group == group && v.version == version)?;
-    Some(found.bytes(extensions))
+    (!resources.is_empty())
+        .then(|| cached(&name, served, &resources, || make(group, version, served, &resources)))
 }
 
 /// The paths of the documents, each with a hash of its content: clients keep a document for as long as that
 /// is the same.
-fn index(extensions: bool, custom: &[&'static Resource]) -> Value {
+fn index(served: Served<'_>) -> Value {
     let mut paths = Map::new();
-    let mut add = |path: String, document: Bytes| {
+    for (group, version) in served.versions() {
+        let Some(document) = of_version(group, version, served) else { continue };
+        let path =
+            if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") };
         let mut hasher = DefaultHasher::new();
         document.hash(&mut hasher);
         let url = format!("/openapi/v3/{path}?hash={:016X}", hasher.finish());
         paths.insert(path, json!({ "serverRelativeURL": url }));
-    };
-    for version in versions() {
-        add(version.path(), version.bytes(extensions));
-    }
-    for resource in custom {
-        if let Some(document) = custom_version(resource.group, resource.version, extensions, custom) {
-            add(format!("apis/{}/{}", resource.group, resource.version), document);
-        }
     }
     json!({ "paths": paths })
 }
@@ -101,10 +121,13 @@ mod tests {
     use super::names::{definition_of, gvk};
     use super::*;
     use crate::definitions::{REFERENCE, referred};
-    use crate::resource::RESOURCES;
+
+    fn served(extensions: bool) -> Served<'static> {
+        Served { extensions, gates: FeatureGates::default(), custom: &[] }
+    }
 
     fn get(path: &str) -> Value {
-        let document = document(path, true, &[]).expect(path);
+        let document = document(path, served(true)).expect(path);
         serde_json::from_slice(&document).expect("documents are JSON")
     }
 
@@ -112,7 +135,7 @@ mod tests {
     fn the_index_lists_every_version() {
         let index = get("/openapi/v3");
         let paths = index["paths"].as_object().expect("paths");
-        for resource in RESOURCES {
+        for resource in served(true).resources() {
             let path = match resource.group {
                 "" => format!("api/{}", resource.version),
                 group => format!("apis/{group}/{}", resource.version),
@@ -121,14 +144,14 @@ mod tests {
             assert!(url.starts_with(&format!("/openapi/v3/{path}?hash=")), "{url}");
             assert_eq!(get(&format!("/openapi/v3/{path}"))["openapi"], "3.0.0");
         }
-        assert!(document("/openapi/v3/apis/none/v1", true, &[]).is_none());
-        assert!(document("/openapi/v4", true, &[]).is_none());
+        assert!(document("/openapi/v3/apis/none/v1", served(true)).is_none());
+        assert!(document("/openapi/v4", served(true)).is_none());
     }
 
     #[test]
     fn the_extension_fields_exist_only_with_extensions() {
         for (path, extensions) in [("/openapi/v3/api/v1", true), ("/openapi/v3/apis/apps/v1", false)] {
-            let document = document(path, extensions, &[]).expect(path);
+            let document = document(path, served(extensions)).expect(path);
             let text = std::str::from_utf8(&document).expect("text");
             assert_eq!(
                 text.contains("requiredDuringSchedulingRequiredDuringExecution"),
@@ -149,13 +172,14 @@ mod tests {
                 _ => {}
             }
         }
-        for version in versions() {
-            let document = get(&format!("/openapi/v3/{}", version.path()));
+        let index = get("/openapi/v3");
+        for path in index["paths"].as_object().expect("paths").keys() {
+            let document = get(&format!("/openapi/v3/{path}"));
             let mut found = Vec::new();
             references(&document, &mut found);
             assert!(!found.is_empty());
             for name in found {
-                assert!(document["components"]["schemas"][name].is_object(), "{}: {name}", version.path());
+                assert!(document["components"]["schemas"][name].is_object(), "{path}: {name}");
             }
         }
     }
@@ -166,7 +190,7 @@ mod tests {
         assert_eq!(document["swagger"], "2.0");
         let text = document.to_string();
         assert!(!text.contains(REFERENCE) && !text.contains("requestBody"));
-        for resource in RESOURCES {
+        for resource in served(true).resources() {
             let definition = definition_of(resource.group, resource.version, resource.kind).expect("known");
             assert!(document["definitions"][&definition].is_object(), "{definition}");
         }

@@ -2,20 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::v3::{make as make_v3, versions};
+use super::Served;
+use super::v3::make as make_v3;
 use crate::definitions::REFERENCE;
-use crate::resource::Resource;
 
-fn documents(extensions: bool, custom: &[&'static Resource]) -> Vec<Value> {
-    let mut documents: Vec<Value> =
-        versions().iter().map(|v| make_v3(v.group, v.version, extensions, &v.resources())).collect();
-    documents.extend(custom.iter().map(|r| make_v3(r.group, r.version, extensions, &[r])));
-    documents
-}
-
-pub(super) fn make(extensions: bool, custom: &[&'static Resource]) -> Value {
+pub(super) fn make(served: Served<'_>) -> Value {
     let (mut definitions, mut paths) = (Map::new(), Map::new());
-    for mut document in documents(extensions, custom) {
+    for (group, version) in served.versions() {
+        let mut document = make_v3(group, version, served, &served.of_version(group, version));
         refer_to_definitions(&mut document);
         if let Value::Object(schemas) = document["components"]["schemas"].take() {
             definitions.extend(schemas);
@@ -27,7 +21,7 @@ pub(super) fn make(extensions: bool, custom: &[&'static Resource]) -> Value {
     paths.values_mut().filter_map(Value::as_object_mut).for_each(convert_path);
     json!({
         "swagger": "2.0",
-        "info": { "title": "Kubernetes", "version": "v1.36.0" },
+        "info": { "title": "Kubernetes", "version": format!("v{}.0", served.gates.version) },
         "paths": paths,
         "definitions": definitions,
     })

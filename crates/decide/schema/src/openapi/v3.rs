@@ -1,58 +1,13 @@
 //! The documents of OpenAPI v3, one for each group and version.
 
-use std::sync::OnceLock;
-
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::names::{PATCH_DEFINITION, definition_of, gvk, reference};
-use super::operations;
+use super::{Served, operations};
 use crate::definitions;
-use crate::resource::{GeneratedType, RESOURCES, Resource, Storage};
+use crate::resource::{GeneratedType, Resource, Storage};
 
-pub(super) struct Version {
-    pub(super) group: &'static str,
-    pub(super) version: &'static str,
-    /// Without and with the proposals' fields.
-    documents: [OnceLock<Bytes>; 2],
-}
-
-pub(super) fn versions() -> &'static [Version] {
-    static VERSIONS: OnceLock<Vec<Version>> = OnceLock::new();
-    VERSIONS.get_or_init(|| {
-        let mut versions: Vec<Version> = Vec::new();
-        for resource in RESOURCES {
-            if !versions.iter().any(|v| v.group == resource.group && v.version == resource.version) {
-                let (group, version) = (resource.group, resource.version);
-                versions.push(Version { group, version, documents: Default::default() });
-            }
-        }
-        versions
-    })
-}
-
-impl Version {
-    /// `api/v1` or `apis/apps/v1`.
-    pub(super) fn path(&self) -> String {
-        match self.group {
-            "" => format!("api/{}", self.version),
-            group => format!("apis/{group}/{}", self.version),
-        }
-    }
-
-    pub(super) fn bytes(&self, extensions: bool) -> Bytes {
-        let document = &self.documents[usize::from(extensions)];
-        let make = || make(self.group, self.version, extensions, &self.resources()).to_string().into();
-        document.get_or_init(make).clone()
-    }
-
-    pub(super) fn resources(&self) -> Vec<&'static Resource> {
-        let is_in = |resource: &&Resource| resource.group == self.group && resource.version == self.version;
-        RESOURCES.iter().copied().filter(is_in).collect()
-    }
-}
-
-pub(super) fn make(group: &str, version: &str, extensions: bool, resources: &[&'static Resource]) -> Value {
+pub(super) fn make(group: &str, version: &str, served: Served<'_>, resources: &[&'static Resource]) -> Value {
     let in_version = || resources.iter().copied();
     // Subresources may be of kinds of other groups, such as `Scale`.
     let is_used = |kind: &GeneratedType| {
@@ -62,7 +17,7 @@ pub(super) fn make(group: &str, version: &str, extensions: bool, resources: &[&'
                 .any(|sub| (sub.group, sub.version, sub.kind) == (kind.group, kind.version, kind.kind))
     };
     let mut schemas = definitions::generate(is_used);
-    if !extensions {
+    if !served.extensions {
         definitions::remove_proposed(&mut schemas);
     }
     schemas.values_mut().for_each(as_openapi);
@@ -97,7 +52,7 @@ pub(super) fn make(group: &str, version: &str, extensions: bool, resources: &[&'
     }
     json!({
         "openapi": "3.0.0",
-        "info": { "title": "Kubernetes", "version": "v1.36.0" },
+        "info": { "title": "Kubernetes", "version": format!("v{}.0", served.gates.version) },
         "paths": paths,
         "components": { "schemas": schemas },
     })

@@ -4,7 +4,7 @@ use json_patch::PatchOperation;
 use json_patch::jsonptr::Pointer;
 use serde_json::Value;
 
-use super::PatchError;
+use super::{PatchError, json_type};
 
 /// Maximum number of operations, as in kube-apiserver.
 const MAX_OPERATIONS: usize = 10_000;
@@ -24,7 +24,10 @@ const MAX_DEPTH: usize = 160;
 /// large.
 pub fn apply(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Some(list) = patch.as_array() else {
-        return Err(PatchError::Malformed("a JSON patch is an array of operations".to_owned()));
+        let found = json_type(patch);
+        return Err(PatchError::Malformed(format!(
+            "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
+        )));
     };
     if list.len() > MAX_OPERATIONS {
         return Err(PatchError::TooLarge(format!(
@@ -35,16 +38,47 @@ pub fn apply(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     let mut object = live.clone();
     let mut spent = Spent::default();
     for (index, operation) in list.iter().enumerate() {
-        let operation: PatchOperation = serde::Deserialize::deserialize(operation).map_err(|error| {
-            PatchError::Malformed(format!("operation {index} of the JSON patch: {error}"))
-        })?;
+        let refused = |why: String| PatchError::Unprocessable(format!("operation {index}: {why}"));
+        let operation = as_in_go(operation, &object);
+        let operation: PatchOperation =
+            serde::Deserialize::deserialize(&operation).map_err(|error| refused(error.to_string()))?;
         spent.check(&object, &operation)?;
-        json_patch::patch_unsafe(&mut object, std::slice::from_ref(&operation)).map_err(|error| {
-            let path = operation.path();
-            PatchError::Unprocessable(format!("operation {index} failed at path {path}: {}", error.kind))
-        })?;
+        json_patch::patch_unsafe(&mut object, std::slice::from_ref(&operation))
+            .map_err(|error| refused(error.kind.to_string()))?;
     }
     Ok(object)
+}
+
+/// An operation as the library of kube-apiserver reads it: negative indices count from the end of a list, and `replace` also sets a
+/// field that is absent.
+fn as_in_go(operation: &Value, object: &Value) -> Value {
+    let mut operation = operation.clone();
+    for pointer in ["path", "from"] {
+        let Some(path) = operation[pointer].as_str().filter(|path| path.contains("/-")) else { continue };
+        let mut at = String::new();
+        for token in path.split('/').skip(1) {
+            let length = object.pointer(&at).and_then(Value::as_array).map(Vec::len);
+            let from_end = token.strip_prefix('-').and_then(|number| number.parse::<usize>().ok());
+            at.push('/');
+            match length.zip(from_end) {
+                Some((length, from_end)) => {
+                    let is_added =
+                        pointer == "path" && operation["op"] == "add" && path.len() == at.len() + token.len();
+                    match (length + usize::from(is_added)).checked_sub(from_end) {
+                        Some(index) => at.push_str(&index.to_string()),
+                        None => at.push_str(token),
+                    }
+                }
+                None => at.push_str(token),
+            }
+        }
+        operation[pointer] = at.into();
+    }
+    let parent = operation["path"].as_str().and_then(|path| object.pointer(path.rsplit_once('/')?.0));
+    if operation["op"] == "replace" && parent.is_some_and(Value::is_object) {
+        operation["op"] = "add".into();
+    }
+    operation
 }
 
 /// What the operations so far have cost.
@@ -139,18 +173,29 @@ mod tests {
         for (patch, expected) in [
             (json!([{"op": "test", "path": "/a", "value": 2}]), "value did not match"),
             (json!([{"op": "remove", "path": "/b"}]), "path is invalid"),
-            (json!([{"op": "replace", "path": "/b", "value": 1}]), "path is invalid"),
+            (json!([{"op": "replace", "path": "/c/b", "value": 1}]), "path is invalid"),
+            (json!([{"op": "jump", "path": "/a"}]), "unknown variant `jump`"),
+            (json!([{"op": "add", "path": "/a"}]), "missing field `value`"),
         ] {
             let Err(PatchError::Unprocessable(message)) = apply(&live, &patch) else {
                 panic!("{patch} must not apply")
             };
-            assert!(message.ends_with(expected), "{message}");
+            assert!(message.contains(expected), "{message}");
         }
-        for malformed in
-            [json!({}), json!([{"op": "jump", "path": "/a"}]), json!([{"op": "add", "path": "/a"}])]
-        {
-            assert!(matches!(apply(&live, &malformed), Err(PatchError::Malformed(_))), "{malformed}");
-        }
+        assert!(matches!(apply(&live, &json!({})), Err(PatchError::Malformed(_))));
+    }
+
+    #[test]
+    fn negative_indices_and_replaced_absent_fields_were_refused() {
+        let live = json!({"a": [1, 2, 3]});
+        let patch = json!([
+            {"op": "replace", "path": "/a/-1", "value": 4},
+            {"op": "remove", "path": "/a/-3"},
+            {"op": "replace", "path": "/b", "value": 5},
+        ]);
+        assert_eq!(apply(&live, &patch), Ok(json!({"a": [2, 4], "b": 5})));
+        let beyond = json!([{"op": "remove", "path": "/a/-4"}]);
+        assert!(matches!(apply(&live, &beyond), Err(PatchError::Unprocessable(_))));
     }
 
     #[test]

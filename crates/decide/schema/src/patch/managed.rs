@@ -73,6 +73,7 @@ pub fn manager_name(field_manager: &str, user_agent: &str) -> Result<String, Str
         return Ok(name.to_owned());
     }
     let agent = user_agent.split('/').next().unwrap_or_default();
+    let agent = if agent.is_empty() { "unknown" } else { agent };
     let printable: String = agent.chars().filter(|c| !c.is_control()).collect();
     let end = (0..=MAX_MANAGER.min(printable.len())).rev().find(|at| printable.is_char_boundary(*at));
     Ok(printable[..end.unwrap_or(0)].to_owned())

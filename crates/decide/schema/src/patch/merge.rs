@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::PatchError;
+use super::{PatchError, json_type};
 
 /// The object after the patch.
 ///
@@ -10,7 +10,10 @@ use super::PatchError;
 /// The patch is not an object: an API object cannot become anything else.
 pub fn apply(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     if !patch.is_object() {
-        return Err(PatchError::Malformed("a merge patch of an API object is a JSON object".to_owned()));
+        let found = json_type(patch);
+        return Err(PatchError::Malformed(format!(
+            "error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        )));
     }
     let mut object = live.clone();
     json_patch::merge(&mut object, patch);

@@ -17,6 +17,20 @@ mod typed;
 #[cfg(test)]
 mod tests;
 
+use serde_json::Value;
+
+/// What Go calls the JSON type of a value.
+pub fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// Why a patch cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
@@ -24,7 +38,7 @@ pub enum PatchError {
     #[error("{0}")]
     Malformed(String),
     /// The patch does not fit the object: 422, `Invalid`.
-    #[error("the server rejected our request due to an error in our request: {0}")]
+    #[error("the server rejected our request due to an error in our request")]
     Unprocessable(String),
     /// The result would be too large: 413, `RequestEntityTooLarge`.
     #[error("{0}")]

@@ -30,8 +30,13 @@ mod tests {
         assert_eq!(names, berth_api::resource::RESOURCES);
         for resource in RESOURCES {
             let can = |verb: &&str| resource.verbs.contains(verb);
-            let deletable = resource.storage == Storage::Own && ["delete", "list", "watch"].iter().all(can);
-            assert_eq!(resource.deletable, deletable, "{}", resource.group_resource());
+            let Some(stored) = resource.stored().filter(|_| ["delete", "list", "watch"].iter().all(can))
+            else {
+                assert!(!resource.deletable, "{}", resource.group_resource());
+                continue;
+            };
+            let forms = RESOURCES.iter().filter(|form| form.stored() == Some(stored));
+            assert_eq!(forms.filter(|form| form.deletable).count(), 1, "{}", resource.group_resource());
         }
     }
 

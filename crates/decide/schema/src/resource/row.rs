@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::types::Type;
 
+const SCHEDULING: &str = "scheduling.k8s.io";
 /// Where references between definitions point to.
 pub(crate) const REFERENCE: &str = "#/components/schemas/";
 
@@ -200,6 +201,23 @@ impl Resource {
     /// The name of one object.
     pub fn singular(&self) -> String {
         self.custom.map_or_else(|| self.names.singular(), |custom| custom.singular.to_owned())
+    }
+
+    /// The warning for requests to a deprecated resource.
+    pub fn deprecation(&self) -> Option<String> {
+        if let Some(custom) = self.custom {
+            return custom.schema().deprecation.clone();
+        }
+        Some(match (self.group, self.version, self.kind) {
+            ("", _, "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+".to_owned(),
+            ("", _, "Endpoints") => {
+                "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()
+            }
+            (_, "v1beta1", kind) if self.group == SCHEDULING => {
+                format!("{SCHEDULING}/v1beta1 {kind} is deprecated in v1.40+, unavailable in v1.43+")
+            }
+            _ => return None,
+        })
     }
 
     /// A subresource by the last segment of its path.

@@ -1,5 +1,5 @@
-//! The types of `scheduling.k8s.io` of Kubernetes 1.37, which the bindings of 1.36 lack: in `v1beta1` those of `v1alpha2` with other
-//! fields, in `v1alpha3` CompositePodGroups. Also the fields of both versions that are behind feature gates.
+//! The types of `scheduling.k8s.io` of Kubernetes 1.37, which the bindings of 1.36 lack: in `v1beta1` and `v1alpha3`
+//! those of `v1alpha2` with other fields, in `v1alpha3` also CompositePodGroups. Also the fields of both versions that are behind feature gates.
 
 use std::borrow::Cow;
 
@@ -9,6 +9,19 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::row::REFERENCE;
+
+macro_rules! resources {
+    ($($name:ident $version:literal $plural:literal)*) => {$(
+        impl Resource for $name {
+            type Scope = NamespaceResourceScope;
+            const API_VERSION: &'static str = concat!("scheduling.k8s.io/", $version);
+            const GROUP: &'static str = "scheduling.k8s.io";
+            const KIND: &'static str = stringify!($name);
+            const VERSION: &'static str = $version;
+            const URL_PATH_SEGMENT: &'static str = $plural;
+        }
+    )*};
+}
 
 /// Types that are not constructed: they have a name and a schema.
 macro_rules! types {
@@ -29,61 +42,109 @@ macro_rules! types {
     )*};
 }
 
-types! {
-    "v1beta1",
-    /// A group of pods.
-    PodGroup: |generator| {
-        with(old::PodGroup::json_schema(generator), |fields| {
-            fields.insert("spec".to_owned(), described::<PodGroupSpec>(generator, "Specification of the group."));
-        })
-    };
-    /// `spec` of a PodGroup.
-    PodGroupSpec: |generator| {
-        with(old::PodGroupSpec::json_schema(generator), |fields| {
-            fields.shift_remove("podGroupTemplateRef");
-            let template = described::<WorkloadReference>(generator, "The template of a Workload that the group was created from.");
-            fields.insert("workloadRef".to_owned(), template);
-            fields.insert("disruptionMode".to_owned(), disruption_mode(generator));
-        })
-    };
-    /// A template of a PodGroup.
-    PodGroupTemplate: |generator| {
-        with(old::PodGroupTemplate::json_schema(generator), |fields| {
-            fields.insert("disruptionMode".to_owned(), disruption_mode(generator));
-        })
-    };
-    /// A Workload.
-    Workload: |generator| {
-        with(old::Workload::json_schema(generator), |fields| {
-            fields.insert("spec".to_owned(), described::<WorkloadSpec>(generator, "Specification of the workload."));
-        })
-    };
-    /// `spec` of a Workload.
-    WorkloadSpec: |generator| {
-        with(old::WorkloadSpec::json_schema(generator), |fields| {
-            fields["podGroupTemplates"]["items"] = generator.subschema_for::<PodGroupTemplate>().to_value();
-        })
-    };
-    /// A reference to a template of a Workload.
-    WorkloadReference: |_| json_schema!({
-        "description": "A template of a Workload in the same namespace.",
-        "type": "object",
-        "properties": {
-            "templateName": {"description": "Name of the template.", "type": "string"},
-            "workloadName": {"description": "Name of the Workload.", "type": "string"},
-        },
-        "required": ["workloadName", "templateName"],
-    });
-    /// What is disrupted at once.
-    DisruptionMode: |_| json_schema!({
-        "description": "What is disrupted at once. Exactly one field is set.",
-        "type": "object",
-        "properties": {
-            "all": {"description": "All members together.", "type": "object"},
-            "single": {"description": "Each member by itself.", "type": "object"},
-        },
-    });
+/// The types that `v1beta1` and `v1alpha3` have.
+macro_rules! versions {
+    ($($module:ident $version:literal)*) => {$(
+        pub mod $module {
+            use super::*;
+
+            types! {
+                $version,
+                /// A group of pods.
+                PodGroup: |generator| {
+                    with(old::PodGroup::json_schema(generator), |fields| {
+                        fields.insert("spec".to_owned(), described::<PodGroupSpec>(generator, "Specification of the group."));
+                    })
+                };
+                /// `spec` of a PodGroup.
+                PodGroupSpec: |generator| {
+                    with(old::PodGroupSpec::json_schema(generator), |fields| {
+                        fields.shift_remove("podGroupTemplateRef");
+                        let template = described::<WorkloadReference>(generator, "The template of a Workload that it was created from.");
+                        fields.insert("workloadRef".to_owned(), template);
+                        let mode = described::<DisruptionMode>(generator, "What of the group is disrupted at once.");
+                        fields.insert("disruptionMode".to_owned(), mode);
+                    })
+                };
+                /// A template of a PodGroup.
+                PodGroupTemplate: |generator| {
+                    with(old::PodGroupTemplate::json_schema(generator), |fields| {
+                        let mode = described::<DisruptionMode>(generator, "What of the group is disrupted at once.");
+                        fields.insert("disruptionMode".to_owned(), mode);
+                        fields.insert("preemptionPolicy".to_owned(), preemption_policy());
+                    })
+                };
+                /// A template of a CompositePodGroup.
+                CompositePodGroupTemplate: |generator| {
+                    let schema = with(PodGroupTemplate::json_schema(generator), |fields| {
+                        fields.shift_remove("resourceClaims");
+                        let policy = described::<CompositePodGroupSchedulingPolicy>(generator, "How its groups are scheduled.");
+                        fields.insert("schedulingPolicy".to_owned(), policy);
+                        add_templates(fields, generator.subschema_for::<PodGroupTemplate>(), generator.subschema_for::<CompositePodGroupTemplate>());
+                    });
+                    schema
+                };
+                /// `spec.schedulingPolicy` of a CompositePodGroup.
+                CompositePodGroupSchedulingPolicy: |generator| {
+                    let gang = described::<CompositeGangSchedulingPolicy>(generator, "A required number of groups, or none.");
+                    json_schema!({
+                        "description": "How the groups of a group are scheduled. Exactly one field is set.",
+                        "type": "object",
+                        "properties": {"basic": {"description": "Each group by itself.", "type": "object"}, "gang": gang},
+                    })
+                };
+                /// `spec.schedulingPolicy.gang` of a CompositePodGroup.
+                CompositeGangSchedulingPolicy: |_| json_schema!({
+                    "description": "All or nothing.",
+                    "type": "object",
+                    "properties": {
+                        "minGroupCount": {"description": "The required number of groups.", "type": "integer", "format": "int32"},
+                    },
+                    "required": ["minGroupCount"],
+                });
+                /// A Workload.
+                Workload: |generator| {
+                    with(old::Workload::json_schema(generator), |fields| {
+                        fields.insert("spec".to_owned(), described::<WorkloadSpec>(generator, "Specification of the workload."));
+                    })
+                };
+                /// `spec` of a Workload.
+                WorkloadSpec: |generator| {
+                    let mut schema = old::WorkloadSpec::json_schema(generator);
+                    schema.remove("required");
+                    with(schema, |fields| {
+                        add_templates(fields, generator.subschema_for::<PodGroupTemplate>(), generator.subschema_for::<CompositePodGroupTemplate>());
+                    })
+                };
+                /// A reference to a template of a Workload.
+                WorkloadReference: |_| json_schema!({
+                    "description": "A template of a Workload in the same namespace.",
+                    "type": "object",
+                    "properties": {
+                        "templateName": {"description": "Name of the template.", "type": "string"},
+                        "workloadName": {"description": "Name of the Workload.", "type": "string"},
+                    },
+                    "required": ["workloadName", "templateName"],
+                });
+                /// What is disrupted at once.
+                DisruptionMode: |_| json_schema!({
+                    "description": "What is disrupted at once. Exactly one field is set.",
+                    "type": "object",
+                    "properties": {
+                        "all": {"description": "All members together.", "type": "object"},
+                        "single": {"description": "Each member by itself.", "type": "object"},
+                    },
+                });
+            }
+
+            resources! { PodGroup $version "podgroups" Workload $version "workloads" }
+        }
+    )*};
 }
+
+versions! { v1beta1 "v1beta1" v1alpha3 "v1alpha3" }
+
+use v1alpha3::{CompositePodGroupSchedulingPolicy, PodGroupSpec};
 
 types! {
     "v1alpha3",
@@ -104,24 +165,6 @@ types! {
             fields.insert("schedulingPolicy".to_owned(), policy);
         })
     };
-    /// `spec.schedulingPolicy` of a CompositePodGroup.
-    CompositePodGroupSchedulingPolicy: |generator| {
-        let gang = described::<CompositeGangSchedulingPolicy>(generator, "A required number of groups, or none.");
-        json_schema!({
-            "description": "How the groups of a group are scheduled. Exactly one field is set.",
-            "type": "object",
-            "properties": {"basic": {"description": "Each group by itself.", "type": "object"}, "gang": gang},
-        })
-    };
-    /// `spec.schedulingPolicy.gang` of a CompositePodGroup.
-    CompositeGangSchedulingPolicy: |_| json_schema!({
-        "description": "All or nothing.",
-        "type": "object",
-        "properties": {
-            "minGroupCount": {"description": "The required number of groups.", "type": "integer", "format": "int32"},
-        },
-        "required": ["minGroupCount"],
-    });
     /// `status` of a CompositePodGroup.
     CompositePodGroupStatus: |generator| {
         with(old::PodGroupStatus::json_schema(generator), |fields| {
@@ -130,10 +173,26 @@ types! {
     };
 }
 
+/// The two lists of templates of a Workload, and of a template of groups.
+fn add_templates(fields: &mut Map<String, Value>, of_pods: Schema, of_groups: Schema) {
+    for (list, of, items) in [
+        ("podGroupTemplates", "PodGroups", of_pods),
+        ("compositePodGroupTemplates", "CompositePodGroups", of_groups),
+    ] {
+        let list_type =
+            json!({"description": format!("Templates of {of}."), "type": "array", "items": items});
+        fields.insert(list.to_owned(), list_type);
+    }
+}
+
+fn preemption_policy() -> Value {
+    json!({"description": "Never or PreemptLowerPriority: whether pods are preempted for the group.", "type": "string"})
+}
+
 /// Adds the fields of the specification of a group that are behind the gates `CompositePodGroup` and `PodGroupPreemptionPolicy`.
 pub(crate) fn add_gated_fields(spec: &mut Value) {
     spec["properties"]["parentCompositePodGroupName"] = json!({"description": "The CompositePodGroup in the same namespace that it belongs to.", "type": "string"});
-    spec["properties"]["preemptionPolicy"] = json!({"description": "Never or PreemptLowerPriority: whether pods are preempted for the group.", "type": "string"});
+    spec["properties"]["preemptionPolicy"] = preemption_policy();
 }
 
 /// Adds `spec.scheduling` of Jobs, which is behind the gate `WorkloadWithJob`, and its types.
@@ -211,21 +270,4 @@ fn described<T: JsonSchema>(generator: &mut SchemaGenerator, description: &str) 
     schema.to_value()
 }
 
-fn disruption_mode(generator: &mut SchemaGenerator) -> Value {
-    described::<DisruptionMode>(generator, "What of the group is disrupted at once.")
-}
-
-macro_rules! resources {
-    ($($name:ident $version:literal $plural:literal)*) => {$(
-        impl Resource for $name {
-            type Scope = NamespaceResourceScope;
-            const API_VERSION: &'static str = concat!("scheduling.k8s.io/", $version);
-            const GROUP: &'static str = "scheduling.k8s.io";
-            const KIND: &'static str = stringify!($name);
-            const VERSION: &'static str = $version;
-            const URL_PATH_SEGMENT: &'static str = $plural;
-        }
-    )*};
-}
-
-resources! { PodGroup "v1beta1" "podgroups" Workload "v1beta1" "workloads" CompositePodGroup "v1alpha3" "compositepodgroups" }
+resources! { CompositePodGroup "v1alpha3" "compositepodgroups" }

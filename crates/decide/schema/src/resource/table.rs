@@ -272,13 +272,20 @@ resources! {
     COMPOSITE_POD_GROUPS: stored(scheduling_1_37::CompositePodGroup) {
         subresources: &[status::<scheduling_1_37::CompositePodGroup>()],
     }
-    POD_GROUPS: stored(scheduling_v1alpha2::PodGroup) { subresources: &[status::<scheduling_v1alpha2::PodGroup>()] }
-    POD_GROUPS_V1BETA1: stored(scheduling_1_37::PodGroup) {
-        storage: Storage::Shared(&POD_GROUPS),
-        subresources: &[status::<scheduling_1_37::PodGroup>()],
+    POD_GROUPS: stored(scheduling_v1alpha2::PodGroup) {
+        storage: Storage::Shared(&POD_GROUPS_V1BETA1),
+        subresources: &[status::<scheduling_v1alpha2::PodGroup>()],
     }
-    WORKLOADS: stored(scheduling_v1alpha2::Workload) {}
-    WORKLOADS_V1BETA1: stored(scheduling_1_37::Workload) { storage: Storage::Shared(&WORKLOADS) }
+    POD_GROUPS_V1ALPHA3: stored(scheduling_1_37::v1alpha3::PodGroup) {
+        storage: Storage::Shared(&POD_GROUPS_V1BETA1),
+        subresources: &[status::<scheduling_1_37::v1alpha3::PodGroup>()],
+    }
+    POD_GROUPS_V1BETA1: stored(scheduling_1_37::v1beta1::PodGroup) {
+        subresources: &[status::<scheduling_1_37::v1beta1::PodGroup>()],
+    }
+    WORKLOADS: stored(scheduling_v1alpha2::Workload) { storage: Storage::Shared(&WORKLOADS_V1BETA1) }
+    WORKLOADS_V1ALPHA3: stored(scheduling_1_37::v1alpha3::Workload) { storage: Storage::Shared(&WORKLOADS_V1BETA1) }
+    WORKLOADS_V1BETA1: stored(scheduling_1_37::v1beta1::Workload) {}
     CSI_DRIVERS: stored(storage::CSIDriver) {}
     CSI_NODES: stored(storage::CSINode) {}
     CSI_STORAGE_CAPACITIES: stored(storage::CSIStorageCapacity) {}

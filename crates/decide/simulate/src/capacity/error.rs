@@ -1,6 +1,6 @@
 //! Why the capacity cannot be found.
 
-use berth_input::expand::ExpandError;
+use berth_control::expand::ExpandError;
 
 use super::price::PRICE_ANNOTATION;
 use super::read_label::ReadLabel;

@@ -7,7 +7,7 @@ use berth_api::object::volume::CsiNode;
 use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::labels::{HOSTNAME, ZONE};
-use berth_input::expand::is_daemon_of;
+use berth_control::expand::is_daemon_of;
 use berth_input::inventory::{Entry, Inventory};
 
 use super::Target;

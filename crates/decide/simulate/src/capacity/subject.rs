@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use berth_api::object::{NamespacedName, ObjectMeta, Pod};
 use berth_api::read::Kind;
-use berth_input::expand::autoscaler_target;
+use berth_control::expand::autoscaler_target;
 use berth_input::inventory::{Entry, Inventory, WorkloadSpec};
 
 use super::error::CapacityError;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use berth_api::object::{LabelSelector, NetworkPolicyPeer, Pod};
 use berth_api::read::SourceLocation;
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
-use berth_input::expand::{WorkloadPods, workload_pods};
+use berth_control::expand::{WorkloadPods, workload_pods};
 use berth_input::inventory::{Entry, Inventory};
 use berth_rules::{
     KnownNamespaces, NamespaceScope, PodRules, PodSet, PodTerm, Selector, SpreadConstraint, merge_label_keys,

@@ -9,8 +9,8 @@ use berth_api::object::{GroupKey, NamespacedName, Node, Pod, PriorityClass, Runt
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_control::budget::Scales;
+use berth_control::expand::{DesiredReplicas, ExpandError, ExpandedPod, OwnerSelector, expand};
 use berth_engine::{Cluster, DisruptionBudget, Outcome};
-use berth_input::expand::{DesiredReplicas, ExpandError, ExpandedPod, OwnerSelector, expand};
 use berth_input::inventory::{Entry, Inventory, Workload};
 use berth_input::policy::{PolicySet, changes};
 use berth_rules::admission::{
@@ -51,9 +51,18 @@ fn template_path(workload: &Workload) -> &'static str {
 }
 
 /// The classes that admission reads.
-struct Classes {
+pub(super) struct Classes {
     priority: Vec<PriorityClass>,
     runtime: Vec<RuntimeClass>,
+}
+
+impl Classes {
+    pub(super) fn of(inventory: &Inventory) -> Classes {
+        Classes {
+            priority: inventory.priority_classes.iter().map(|entry| entry.object.clone()).collect(),
+            runtime: inventory.runtime_classes.iter().map(|entry| entry.object.clone()).collect(),
+        }
+    }
 }
 
 /// Whether the PriorityClass of a pod is built in, or one of these.
@@ -231,7 +240,7 @@ impl Simulation {
             devices: Devices::default(),
             created_claims: Vec::new(),
             waiting_claims: HashSet::new(),
-            missing_claims: HashSet::new(),
+            lost_claims: HashMap::new(),
             pod_groups: BTreeMap::new(),
             roots: BTreeMap::new(),
             group_disruptions: BTreeMap::new(),
@@ -251,10 +260,7 @@ impl Simulation {
             vacated: None,
             n_vacated: 0,
         };
-        let policies = std::mem::take(&mut inventory.placement_policies).into_iter().map(|e| e.object);
-        let labels = inventory.namespaces.iter().map(|e| &e.object.metadata);
-        let labels = labels.map(|m| (m.name.clone(), m.labels.clone())).collect();
-        let policies = PolicySet::new(policies.filter(|_| simulation.extensions), labels);
+        let policies = simulation.policies_of(&inventory);
         let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
         simulation.add_nodes(std::mem::take(&mut inventory.nodes), &mut invalid);
         let mut volumes = Volumes::default();
@@ -263,10 +269,7 @@ impl Simulation {
         for entry in &inventory.device_objects {
             simulation.devices.set(&mut simulation.cluster, &entry.object);
         }
-        let classes = Classes {
-            priority: inventory.priority_classes.into_iter().map(|e| e.object).collect(),
-            runtime: inventory.runtime_classes.into_iter().map(|e| e.object).collect(),
-        };
+        let classes = Classes::of(&inventory);
         let n_pods = expanded.len() + present.len();
         simulation.add_templates(expansion.templates, &inventory.workloads, &classes, &policies);
         let is_left = |e: &Entry<Pod>| !expansion.deleted.contains(&e.object.metadata.namespaced_name());
@@ -301,17 +304,28 @@ impl Simulation {
     ) {
         let mut admitted = HashMap::new();
         for ExpandedPod { mut pod, workload, .. } in templates {
-            self.creation.set_defaults(&mut pod);
-            let applied = policies.apply(&mut pod).is_ok();
-            let options = self.admission_options(&pod, classes);
-            let AdmissionResult { denied, mut errors, .. } = admit(&mut pod, &options);
-            // The pod has no name so far.
-            errors.retain(|error| !is_missing_image(error) && !error.field.starts_with("metadata.name"));
-            if applied && denied.is_none() && errors.is_empty() {
+            if self.admits_template(&mut pod, classes, policies) {
                 admitted.insert(creation::key_of(&workloads[workload].object), pod);
             }
         }
         self.creation.set_templates(admitted);
+    }
+
+    /// Admits a pod of a template, which may have no name so far. Returns whether nothing refuses it.
+    pub(super) fn admits_template(&self, pod: &mut Pod, classes: &Classes, policies: &PolicySet) -> bool {
+        self.creation.set_defaults(pod);
+        let applied = policies.apply(pod).is_ok();
+        let options = self.admission_options(pod, classes);
+        let AdmissionResult { denied, mut errors, .. } = admit(pod, &options);
+        errors.retain(|error| !is_missing_image(error) && !error.field.starts_with("metadata.name"));
+        applied && denied.is_none() && errors.is_empty()
+    }
+
+    /// The placement policies that are in force.
+    pub(super) fn policies_of(&self, inventory: &Inventory) -> PolicySet {
+        let policies = self.policies.iter().filter(|_| self.extensions).cloned();
+        let labels = inventory.namespaces.iter().map(|e| &e.object.metadata);
+        PolicySet::new(policies, labels.map(|m| (m.name.clone(), m.labels.clone())).collect())
     }
 
     fn admission_options<'c>(&self, pod: &Pod, classes: &'c Classes) -> AdmissionOptions<'c> {
@@ -477,9 +491,9 @@ impl Simulation {
         }
         let is_named = |pod: &&Pod| pod.awaits_node_admission() || is_starting(pod);
         let pods = || self.pods.iter().map(|pod| &pod.pod);
-        let missing =
-            pods().filter(is_named).flat_map(volume_claims).filter(|claim| !volumes.has_named(claim));
-        self.missing_claims = missing.collect();
+        let lost = pods().filter(is_named).flat_map(volume_claims);
+        self.lost_claims =
+            lost.filter_map(|claim| Some((claim.clone(), volumes.why_lost(&claim)?))).collect();
         self.waiting_claims = volumes.take_waiting(pods().filter(|pod| !is_named(pod)));
         let (alone, new): (Vec<_>, Vec<_>) = new.into_iter().partition(|i| self.arrives_in_order(*i));
         let not_created: HashSet<usize> = new.into_iter().filter(|i| !self.create_at(*i)).collect();

@@ -26,6 +26,17 @@ impl Simulation {
         self.creation.apply_template(pod, workload.as_deref());
     }
 
+    /// The same for one that has left its node. It has no node so far.
+    pub(super) fn take_again(&mut self, position: usize) {
+        self.creation.release(&self.pods[position].pod);
+        let node = self.pods[position].node().map(str::to_owned);
+        self.recreate_at(position, node.as_deref().unwrap_or_default());
+        let pod = &mut self.pods[position];
+        pod.was_running = false;
+        pod.outcome = Outcome::Unschedulable { message: String::new(), plugins: Vec::new() };
+        self.n_vacated += 1;
+    }
+
     /// The pod that is not available and that the next pod of a StatefulSet waits for, if its ordinal is this one.
     fn predecessor(&mut self, key: &Key, ordinal: i64) -> Option<String> {
         let mut ordered = self.creation.ordered.get(key)?.clone();

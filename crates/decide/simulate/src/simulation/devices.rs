@@ -17,8 +17,8 @@ use berth_api::object::{
 };
 use berth_api::resource::POD_GROUPS;
 use berth_api::syntax::quantity::Quantity;
+use berth_control::expand::{suffix, synthetic_uid};
 use berth_engine::{Cluster, Outcome};
-use berth_input::expand::{suffix, synthetic_uid};
 use berth_input::journal::GroupClaims;
 use jiff::Timestamp;
 use serde::Serialize;

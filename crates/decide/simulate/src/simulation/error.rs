@@ -1,7 +1,7 @@
 //! Why a simulation cannot be built.
 
 use berth_api::read::SourceLocation;
-use berth_input::expand::ExpandError;
+use berth_control::expand::ExpandError;
 
 /// Why a simulation cannot be built.
 #[derive(Debug, thiserror::Error)]

@@ -10,8 +10,8 @@ use berth_api::object::group::{
     TopologyLevel, members_of_job, members_of_workload, n_replicas, rank,
 };
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Pod};
+use berth_control::expand::DesiredReplicas;
 use berth_engine::{Group, GroupDisruption, GroupLevel, GroupOutcome, Outcome, PreparedPod, RelaxedPod};
-use berth_input::expand::DesiredReplicas;
 use berth_input::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_rules::admission::Priority;
 

@@ -9,6 +9,7 @@ mod build;
 mod created_claims;
 mod creating;
 pub(crate) mod creation;
+mod daemons;
 mod departure;
 mod devices;
 mod error;

@@ -3,7 +3,7 @@
 use berth_api::object::device::{DeviceObject, ResourceSlice};
 use berth_api::object::{Node, ObjectMeta};
 use berth_api::syntax::labels::HOSTNAME;
-use berth_control::taints::taint_cordoned;
+use berth_control::taints;
 use berth_input::inventory::Inventory;
 
 /// A node like another one, under another name and without anything that only the other one has. Its host name is its own, as the
@@ -15,7 +15,7 @@ pub(crate) fn node_like(like: &Node, name: String) -> Node {
     node.metadata.labels.insert(HOSTNAME.to_owned(), name.clone());
     node.metadata.name = name;
     node.spec.unschedulable = false;
-    taint_cordoned(&mut node.spec);
+    taints::remove_of_state(&mut node.spec);
     node.spec.provider_id.clear();
     node.status.images.clear();
     node

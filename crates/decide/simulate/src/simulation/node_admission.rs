@@ -25,17 +25,25 @@ pub(super) fn is_starting(pod: &Pod) -> bool {
 impl Simulation {
     /// The pods that do not run on the nodes that they name, or are not created, by workload, node and reason, in input order.
     pub fn not_running(&self) -> Vec<NotRunning> {
-        let mut groups = NotRunning::group(self.pods.iter().filter_map(|pod| {
+        let of_pods = self.pods.iter().filter_map(|pod| {
             let why = pod.unadmitted.as_deref()?.clone();
             Some((pod.pod.metadata.namespaced_name(), pod.workload.clone(), why))
-        }));
+        });
+        let of_rollouts = self.rollouts.iter().flat_map(|rollout| rollout.not_created(self));
+        let mut groups = NotRunning::group(of_pods.chain(of_rollouts));
         for group in groups.iter_mut().filter(|group| group.why.state == UnadmittedState::NotCreated) {
             let is_of = |pod: &&SimulatedPod| {
                 pod.workload == group.workload && pod.pod.metadata.namespace == group.namespace
             };
-            group.of = group.workload.as_ref().map(|_| self.pods.iter().filter(is_of).count());
+            let n_later = group.pods.iter().filter(|name| !self.has_pod(name)).count();
+            group.of = group.workload.as_ref().map(|_| self.pods.iter().filter(is_of).count() + n_later);
         }
         groups
+    }
+
+    /// Whether there is a pod with this `namespace/name`.
+    fn has_pod(&self, key: &str) -> bool {
+        key.split_once('/').is_some_and(|(namespace, name)| self.position(namespace, name).is_some())
     }
 
     /// Why a pod that names this node would not run there now.
@@ -57,11 +65,8 @@ impl Simulation {
             if self.waiting_claims.contains(&claim) {
                 return Some(Unadmitted::unbound(node, &claim));
             }
-            if self.missing_claims.contains(&claim) {
-                return Some(Unadmitted::unmounted(
-                    node,
-                    &format!("PersistentVolumeClaim {claim} does not exist"),
-                ));
+            if let Some(why) = self.lost_claims.get(&claim) {
+                return Some(Unadmitted::unmounted(node, why));
             }
         }
         let verdicts = self.cluster.verdicts_on(prepared, node);
@@ -135,11 +140,18 @@ impl Simulation {
         true
     }
 
-    /// A node comes: the pods arrive that have waited for it.
+    /// A node comes or changes: the pods arrive that have waited for it, and those that controllers create again as it rejects them.
     pub(crate) fn arrive_waiting(&mut self, node: &str) {
         let waits = |pod: &SimulatedPod| {
+            let state = pod.unadmitted.as_ref().map(|why| why.state);
             pod.pod.spec.node_name == node
-                && pod.unadmitted.as_ref().is_some_and(|why| why.state == UnadmittedState::Waiting)
+                && match state {
+                    Some(UnadmittedState::Waiting) => true,
+                    Some(UnadmittedState::Rejected) => {
+                        pod.pod.metadata.controller().is_some() && !pod.pod.is_terminal()
+                    }
+                    _ => false,
+                }
         };
         let waiting: Vec<usize> = (0..self.pods.len()).filter(|i| waits(&self.pods[*i])).collect();
         for i in waiting {
@@ -154,6 +166,22 @@ impl Simulation {
             if self.pods[i].pod.awaits_node_admission() && self.pods[i].node().is_some() {
                 "Running".clone_into(&mut self.pods[i].pod.status.phase);
             }
+        }
+    }
+
+    /// The pods that were placed have run before.
+    pub(crate) fn run_placed(&mut self, as_object: impl Fn(&SimulatedPod) -> Pod) {
+        for i in 0..self.pods.len() {
+            let pod = &self.pods[i];
+            let Some(node) = pod.node().filter(|_| !pod.was_running).map(str::to_owned) else { continue };
+            self.pods[i] = SimulatedPod {
+                outcome: Outcome::on(node),
+                was_running: true,
+                replaces: None,
+                victims: Vec::new().into(),
+                pod: as_object(pod),
+                ..pod.clone()
+            };
         }
     }
 

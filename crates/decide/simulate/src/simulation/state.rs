@@ -1,6 +1,6 @@
 //! The state of a simulation, and what it tells.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use berth_api::object::device::ResourceClaim;
@@ -73,8 +73,8 @@ pub struct Simulation {
     pub(super) created_claims: Vec<CreatedClaim>,
     /// The claims of volumes for which no scheduler selects a node, though they wait for it.
     pub(super) waiting_claims: HashSet<NamespacedName>,
-    /// The claims of volumes of pods with a node that do not exist.
-    pub(super) missing_claims: HashSet<NamespacedName>,
+    /// The claims of volumes of pods with a node that are not bound and never will be, and why.
+    pub(super) lost_claims: HashMap<NamespacedName, String>,
     /// The PodGroups; without rules, their pods are placed one by one.
     pub(super) pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,
     /// By PodGroup of a hierarchy, the group that its pods are placed with.

@@ -37,6 +37,10 @@ pub(super) struct Volumes {
     claims: BTreeSet<(String, String)>,
     /// By name, the volumes without `claimRef`.
     unclaimed: BTreeMap<String, Box<PersistentVolume>>,
+    /// The claims of the other volumes, by the name of the volume.
+    claim_refs: BTreeMap<String, NamespacedName>,
+    /// The claims that name a volume to which they are not bound, and why.
+    lost: BTreeMap<NamespacedName, String>,
     warnings: Vec<String>,
 }
 
@@ -69,7 +73,15 @@ impl Volumes {
                     self.unclaimed.insert(volume.metadata.name.clone(), volume.clone());
                     cluster.set_volume_object(VolumeObject::PersistentVolume(volume));
                 }
-                other => cluster.set_volume_object(other.clone()),
+                other => {
+                    if let VolumeObject::PersistentVolume(volume) = other
+                        && let Some(claim) = &volume.spec.claim_ref
+                    {
+                        let claim = NamespacedName::new(&claim.namespace, &claim.name);
+                        self.claim_refs.insert(volume.metadata.name.clone(), claim);
+                    }
+                    cluster.set_volume_object(other.clone());
+                }
             }
         }
         self.default_class = defaults.pop_first().map(|(_, name)| name);
@@ -94,8 +106,14 @@ impl Volumes {
         self.has_named(&claim.metadata.namespaced_name())
     }
 
-    pub(super) fn has_named(&self, claim: &NamespacedName) -> bool {
+    fn has_named(&self, claim: &NamespacedName) -> bool {
         self.claims.contains(&(claim.namespace().to_owned(), claim.name().to_owned()))
+    }
+
+    /// Why a claim is never bound to a volume that can be mounted.
+    pub(super) fn why_lost(&self, claim: &NamespacedName) -> Option<String> {
+        let missing = || format!("PersistentVolumeClaim {claim} does not exist");
+        if self.has_named(claim) { self.lost.get(claim).cloned() } else { Some(missing()) }
     }
 
     /// Adds the claim of a pod, unless it exists. Returns whether it did not.
@@ -150,6 +168,18 @@ impl Volumes {
             && let Some(volume) = self.unclaimed.remove(&claim.spec.volume_name)
         {
             bind(cluster, volume, &mut claim);
+        } else if !is_unbound && claim.status.phase != "Bound" {
+            let (name, volume) = (claim.metadata.namespaced_name(), &claim.spec.volume_name);
+            let why = match self.claim_refs.get(volume) {
+                Some(of) if *of == name => None,
+                Some(of) => Some(format!("is that of PersistentVolumeClaim {of}")),
+                None if self.unclaimed.contains_key(volume) => Some("does not satisfy it".to_owned()),
+                None => Some("does not exist".to_owned()),
+            };
+            let lost = |why| format!("PersistentVolume {volume} of PersistentVolumeClaim {name} {why}");
+            if let Some(why) = why.map(lost) {
+                self.lost.insert(name, why);
+            }
         }
         cluster.set_volume_object(VolumeObject::PersistentVolumeClaim(Box::new(claim)));
         true

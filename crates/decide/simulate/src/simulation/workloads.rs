@@ -82,7 +82,8 @@ impl Workloads {
     /// The top-level workload of a pod. If the input lacks the ReplicaSet or Job in between, its name gives the
     /// Deployment, or the CronJob if that is in the input.
     pub fn owner(&self, pod: &Pod) -> Option<String> {
-        let owner = pod.metadata.controller()?;
+        // No kind has a space: the name begins after it.
+        let owner = pod.metadata.controller().filter(|owner| !owner.kind.contains(' '))?;
         let key = (pod.metadata.namespace.clone(), format!("{} {}", owner.kind, owner.name));
         if let Some(owner) = self.owner_of.get(&key) {
             return Some(owner.clone());
@@ -116,4 +117,21 @@ pub(crate) fn owning_workload(metadata: &ObjectMeta) -> Option<&OwnerReference> 
 /// `Deployment web`.
 pub(crate) fn name(workload: &Workload) -> String {
     format!("{} {}", workload.kind().name(), workload.metadata().name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_with_a_space_was_taken_for_another_kind_and_a_part_of_the_name() {
+        let owner = |kind: &str, name: &str| {
+            let owners = serde_json::json!([{"apiVersion": "v1", "kind": kind, "name": name, "uid": "u", "controller": true}]);
+            let pod =
+                serde_json::json!({"metadata": {"name": "p", "namespace": "n", "ownerReferences": owners}});
+            Workloads::default().owner(&serde_json::from_value::<Pod>(pod).unwrap())
+        };
+        assert_eq!(owner("Deployment web", "x"), None);
+        assert_eq!(owner("Deployment", "web x").as_deref(), Some("Deployment web x"));
+    }
 }

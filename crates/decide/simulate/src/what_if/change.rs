@@ -3,15 +3,14 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
-use berth_api::feature_gates::FeatureGates;
 use berth_api::object::device::ResourceClaim;
 use berth_api::object::volume::CsiNode;
 use berth_api::object::{DeviceObject, NamespacedName, Node, Pod, Taint, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::format::counted;
 use berth_api::syntax::labels::HOSTNAME;
+use berth_control::expand::target_node;
 use berth_control::taints::{Stay, stay, taint_cordoned, taint_unreachable};
-use berth_input::expand::target_node;
 use berth_input::inventory::{Entry, Inventory};
 use berth_rules::TaintEffect;
 use jiff::Timestamp;
@@ -19,9 +18,8 @@ use jiff::Timestamp;
 use super::departures::Departures;
 use super::error::ChangeError;
 use super::scale;
-use crate::simulation::workloads::Workloads;
 use crate::simulation::{
-    SimulatedPod, Simulation, new_node_name, node_like, recreate, slices_like, slices_of,
+    Eviction, SimulatedPod, Simulation, new_node_name, node_like, recreate, slices_like, slices_of,
 };
 
 /// One change.
@@ -118,17 +116,13 @@ pub enum Change {
 impl Change {
     /// Whether the change is made in the present state: the cluster is not built again.
     pub(super) fn is_live(&self) -> bool {
-        matches!(
-            self,
-            Change::RemoveNode(_)
-                | Change::RemoveDomain { .. }
-                | Change::Drain(_)
-                | Change::Cordon(_)
-                | Change::Uncordon(_)
-                | Change::AddNodes { .. }
-                | Change::LoseContact { .. }
-                | Change::Evict(_)
-        )
+        !matches!(self, Change::Scale { .. })
+    }
+
+    /// Makes a change of objects, from which the cluster is built again. `now` is the time by which the pods to delete are selected.
+    pub(super) fn apply(&self, inventory: &mut Inventory, now: Timestamp) -> Result<(), ChangeError> {
+        let Change::Scale { kind, name, n_replicas } = self else { return Ok(()) };
+        scale::scale(inventory, *kind, name, *n_replicas, now)
     }
 
     /// The object that is changed.
@@ -157,7 +151,7 @@ impl Change {
         }
     }
 
-    /// Makes a change in the present state: nodes are changed in the inventory as well, pods leave when the cluster advances.
+    /// Makes a change in the present state: nodes and devices are changed in the inventory as well, pods leave when the cluster advances.
     pub(super) fn make(
         &self,
         inventory: &mut Inventory,
@@ -197,7 +191,7 @@ impl Change {
             Change::Drain(name) => {
                 cordon(inventory, simulation, name, true)?;
                 let why = format!("has no controller: draining {name} deletes it");
-                departures.evict(simulation, name, &why, |pod| !pod.belongs_to_node());
+                departures.evict(simulation, &why, |pod, node| node == name && !pod.belongs_to_node());
             }
             Change::Cordon(name) => cordon(inventory, simulation, name, true)?,
             Change::Uncordon(name) => {
@@ -205,53 +199,33 @@ impl Change {
                 departures.give_up(name);
             }
             Change::Evict(name) => {
-                let Some(pod) = simulation.pod(name.namespace(), name.name()) else {
-                    let known = simulation.pods().iter().map(|pod| pod.pod.key()).collect();
-                    return Err(ChangeError::NotFound { kind: "Pod", name: name.to_string(), known });
-                };
-                let Some(node) = pod.node().map(str::to_owned) else {
-                    return Err(ChangeError::NotRunning(name.clone()));
-                };
+                running(simulation, name)?;
                 let why = "has no controller: the eviction deletes it";
-                departures.evict(simulation, &node, why, |pod| pod.metadata.namespaced_name() == *name);
+                departures.evict(simulation, why, |pod, _| pod.metadata.namespaced_name() == *name);
             }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Makes a change of objects, from which the cluster is built again. `now` is the time by which the pods to delete are selected.
-    pub(super) fn apply(
-        &self,
-        inventory: &mut Inventory,
-        departures: &mut Departures,
-        now: Timestamp,
-        gates: FeatureGates,
-    ) -> Result<(), ChangeError> {
-        match self {
             Change::SetLabel { node, key, value } => {
-                let labels = &mut node_mut(inventory, node)?.metadata.labels;
-                match value {
-                    Some(value) => _ = labels.insert(key.clone(), value.clone()),
-                    None => _ = labels.remove(key),
-                }
+                change_node(inventory, simulation, departures, node, |node| match value {
+                    Some(value) => _ = node.metadata.labels.insert(key.clone(), value.clone()),
+                    None => _ = node.metadata.labels.remove(key),
+                })?;
             }
             Change::SetTaint { node: name, taint } => {
-                let node = node_mut(inventory, name)?;
-                node.spec.taints.retain(|t| (&t.key, &t.effect) != (&taint.key, &taint.effect));
-                node.spec.taints.push(taint.clone());
-                let node = node.clone();
+                change_node(inventory, simulation, departures, name, |node| {
+                    node.spec.taints.retain(|t| (&t.key, &t.effect) != (&taint.key, &taint.effect));
+                    node.spec.taints.push(taint.clone());
+                })?;
                 if TaintEffect::parse(&taint.effect) == TaintEffect::NoExecute {
                     let why = format!("has no controller: the taint {} on {name} deletes it", taint.key);
+                    let gates = simulation.cluster.settings().config.feature_gates;
                     // A toleration with a time limit only postpones the eviction.
                     let leaves = |pod: &Pod| stay(&pod.spec.tolerations, taint, gates) != Stay::Forever;
-                    departures.leave(inventory, std::slice::from_ref(&node), &why, leaves);
+                    departures.leave(simulation, &why, |pod, node| node == name && leaves(pod));
                 }
             }
             Change::RemoveTaint { node, key, effect } => {
                 let is_removed =
                     |t: &Taint| t.key == *key && effect.as_ref().is_none_or(|effect| t.effect == *effect);
-                let taints = &mut node_mut(inventory, node)?.spec.taints;
+                let taints = &find_node(inventory, node)?.spec.taints;
                 if !taints.iter().any(is_removed) {
                     let taint =
                         effect.as_ref().map_or_else(|| key.clone(), |effect| format!("{key}:{effect}"));
@@ -261,32 +235,27 @@ impl Change {
                     });
                     return Err(ChangeError::NoTaint { node: node.clone(), taint, known: known.collect() });
                 }
-                taints.retain(|taint| !is_removed(taint));
-            }
-            Change::Scale { kind, name, n_replicas } => {
-                scale::scale(inventory, *kind, name, *n_replicas, now)?;
+                change_node(inventory, simulation, departures, node, |node| {
+                    node.spec.taints.retain(|taint| !is_removed(taint));
+                })?;
             }
             Change::Move { pod: name, from, to } => {
                 find_node(inventory, to)?;
-                let (at, workloads) = (running(inventory, name)?, Workloads::new(inventory));
-                let node = &inventory.pods[at].object.spec.node_name;
+                let (pod, node) = running(simulation, name)?;
                 if let Some(from) = from.as_ref().filter(|from| *from != node) {
-                    let (node, from) = (node.clone(), from.clone());
+                    let (node, from) = (node.to_owned(), from.clone());
                     return Err(ChangeError::NotFrom { pod: name.clone(), node, from });
                 }
-                let from = find_node(inventory, node).ok().cloned();
-                let pod = &mut inventory.pods[at].object;
                 if pod.belongs_to_node() || pod.metadata.controller().is_none() {
                     return Err(ChangeError::NotMovable(name.clone()));
                 }
-                workloads.recreate(pod, from.as_ref());
-                pod.spec.node_name.clone_from(to);
+                departures.moves.push((name.clone(), to.clone()));
             }
             Change::FailDevices { driver, pool, device } => {
-                fail_devices(inventory, departures, driver, pool.as_deref(), device.as_deref())?;
+                fail_devices(inventory, simulation, departures, driver, pool.as_deref(), device.as_deref())?;
             }
-            // Those that are made in the present state.
-            _ => {}
+            // Made in the objects.
+            Change::Scale { .. } => {}
         }
         Ok(())
     }
@@ -319,6 +288,7 @@ impl fmt::Display for Change {
 
 fn fail_devices(
     inventory: &mut Inventory,
+    simulation: &mut Simulation,
     departures: &mut Departures,
     driver: &str,
     pool: Option<&str>,
@@ -327,34 +297,49 @@ fn fail_devices(
     let is_meant = |of: (&str, &str, &str)| {
         of.0 == driver && pool.is_none_or(|pool| of.1 == pool) && device.is_none_or(|name| of.2 == name)
     };
-    let (mut n_failed, mut known) = (0, BTreeSet::new());
-    for entry in &mut inventory.device_objects {
-        let DeviceObject::ResourceSlice(slice) = &mut entry.object else { continue };
+    let (mut has_failed, mut known) = (false, BTreeSet::new());
+    for object in inventory.device_objects.iter_mut().map(|entry| &mut entry.object) {
+        let DeviceObject::ResourceSlice(slice) = object else { continue };
         let (driver, pool) = (slice.spec.driver.clone(), slice.spec.pool.name.clone());
         known.extend(slice.spec.devices.iter().map(|device| format!("{driver}/{pool}/{}", device.name)));
         let n_before = slice.spec.devices.len();
         slice.spec.devices.retain(|device| !is_meant((&driver, &pool, &device.name)));
-        n_failed += n_before - slice.spec.devices.len();
+        if slice.spec.devices.len() < n_before {
+            has_failed = true;
+            simulation.set_device(object);
+        }
     }
-    if n_failed == 0 {
+    if !has_failed {
         let name = [Some(driver), pool, device].into_iter().flatten().collect::<Vec<_>>().join("/");
         return Err(ChangeError::NotFound { kind: "device", name, known: known.into_iter().collect() });
     }
-    let claims = inventory.device_objects.iter().filter_map(|entry| match &entry.object {
-        DeviceObject::ResourceClaim(claim) => Some(&**claim),
-        _ => None,
-    });
     let uses_failed = |claim: &&ResourceClaim| {
         let results = claim.status.allocation.iter().flat_map(|allocation| &allocation.devices.results);
         results.into_iter().any(|result| is_meant((&result.driver, &result.pool, &result.device)))
     };
-    let affected: HashSet<String> = claims
-        .filter(uses_failed)
-        .flat_map(|claim| claim.status.reserved_for.iter().map(|consumer| consumer.uid.clone()))
-        .collect();
-    let nodes: Vec<Node> = inventory.nodes.iter().map(|entry| entry.object.clone()).collect();
+    let affected = simulation.claims().filter(uses_failed).flat_map(|claim| &claim.status.reserved_for);
+    let affected: HashSet<String> = affected.map(|consumer| consumer.uid.clone()).collect();
     let why = "has no controller: it is lost with its device";
-    departures.leave(inventory, &nodes, why, |pod| affected.contains(&pod.metadata.uid));
+    departures.leave(simulation, why, |pod, _| affected.contains(&pod.metadata.uid));
+    Ok(())
+}
+
+/// Changes a node. DaemonSets follow at once.
+fn change_node(
+    inventory: &mut Inventory,
+    simulation: &mut Simulation,
+    departures: &mut Departures,
+    name: &str,
+    change: impl FnOnce(&mut Node),
+) -> Result<(), ChangeError> {
+    let node = node_mut(inventory, name)?;
+    change(node);
+    let node = node.clone();
+    simulation.set_node(node.clone());
+    let deleted = simulation.follow_daemons(inventory, &node);
+    let leaving = |pod| Eviction { pod, node: name.to_owned(), why: String::new() };
+    departures.leaving.extend(deleted.into_iter().map(leaving));
+    simulation.arrive_waiting(name);
     Ok(())
 }
 
@@ -390,17 +375,13 @@ fn position(inventory: &Inventory, name: &str) -> Result<usize, ChangeError> {
     })
 }
 
-/// The position of a pod that has a node.
-fn running(inventory: &Inventory, name: &NamespacedName) -> Result<usize, ChangeError> {
-    let pods = || inventory.pods.iter().map(|entry| &entry.object);
-    let Some(at) = pods().position(|pod| pod.metadata.namespaced_name() == *name) else {
-        let (kind, known) = ("Pod", pods().map(Pod::key).collect());
-        return Err(ChangeError::NotFound { kind, name: name.to_string(), known });
+/// A pod that has a node, and the node.
+fn running<'a>(simulation: &'a Simulation, name: &NamespacedName) -> Result<(&'a Pod, &'a str), ChangeError> {
+    let Some(pod) = simulation.pod(name.namespace(), name.name()) else {
+        let known = simulation.pods().iter().map(|pod| pod.pod.key()).collect();
+        return Err(ChangeError::NotFound { kind: "Pod", name: name.to_string(), known });
     };
-    match inventory.pods[at].object.spec.node_name.is_empty() {
-        true => Err(ChangeError::NotRunning(name.clone())),
-        false => Ok(at),
-    }
+    Ok((&pod.pod, pod.node().ok_or_else(|| ChangeError::NotRunning(name.clone()))?))
 }
 
 /// The value of a label. A node without the label of its name has it all the same.

@@ -1,14 +1,12 @@
 //! Pods that leave the cluster with the changes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use berth_api::object::{NamespacedName, Node, Pod};
+use berth_api::object::{NamespacedName, Pod};
 use berth_control::taints;
-use berth_input::inventory::Inventory;
 
-use crate::simulation::workloads::Workloads;
 use crate::simulation::{
-    BlockedEviction, Contact, Eviction, Fate, NAMES_UNREACHABLE, STAYS, SimulatedPod, Simulation, unreachable,
+    BlockedEviction, Contact, Eviction, NAMES_UNREACHABLE, STAYS, SimulatedPod, Simulation, unreachable,
 };
 
 /// Pods that leave the cluster or their nodes.
@@ -22,6 +20,10 @@ pub(super) struct Departures {
     pub(super) unreachable: Vec<(String, Option<i64>)>,
     /// Nodes that have lost it.
     pub(super) without_contact: BTreeSet<String>,
+    /// Pods that leave their nodes, whatever budgets say.
+    pub(super) leaving: Vec<Eviction>,
+    /// Pods that are moved, and where to.
+    pub(super) moves: Vec<(NamespacedName, String)>,
     /// Evictions, which budgets may refuse: they are tried again until they succeed, or the drain is given up.
     pub(super) evictions: Vec<Eviction>,
     /// Those that budgets have refused to the end.
@@ -83,53 +85,38 @@ impl Departures {
         (all, delayed)
     }
 
-    /// The selected pods on a node are to be evicted. `why` is the message for pods without a controller.
+    /// The selected pods on nodes are to be evicted. `why` is the message for pods without a controller.
     pub(super) fn evict(
         &mut self,
         simulation: &Simulation,
-        node: &str,
         why: &str,
-        is_selected: impl Fn(&Pod) -> bool,
+        is_selected: impl Fn(&Pod, &str) -> bool,
     ) {
-        let pods = simulation.pods().iter().filter(|pod| pod.node() == Some(node) && is_selected(&pod.pod));
-        self.evictions.extend(pods.map(|pod| Eviction {
-            pod: pod.pod.metadata.namespaced_name(),
-            node: node.to_owned(),
-            why: why.to_owned(),
-        }));
+        self.evictions.extend(on_nodes(simulation, why, is_selected));
     }
 
-    /// The selected pods leave these nodes. `why` is the message for pods without a controller.
+    /// The same, whatever budgets say.
     pub(super) fn leave(
         &mut self,
-        inventory: &mut Inventory,
-        nodes: &[Node],
+        simulation: &Simulation,
         why: &str,
-        is_selected: impl Fn(&Pod) -> bool,
+        is_selected: impl Fn(&Pod, &str) -> bool,
     ) {
-        let nodes: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), n)).collect();
-        let workloads = Workloads::new(inventory);
-        inventory.pods.retain_mut(|entry| {
-            let pod = &mut entry.object;
-            let Some(node) = nodes.get(pod.spec.node_name.as_str()) else { return true };
-            // Pods that run have been admitted; the others arrive after the changes.
-            if pod.awaits_node_admission() || !is_selected(pod) {
-                return true;
-            }
-            match Fate::of(pod) {
-                Fate::Gone => return false,
-                Fate::Lost => {
-                    if !pod.is_terminal() {
-                        self.lost.push((pod.metadata.namespaced_name(), why.to_owned()));
-                    }
-                    return false;
-                }
-                Fate::Recreated if pod.is_terminal() => return false,
-                Fate::Recreated => {
-                    workloads.recreate(pod, Some(node));
-                }
-            }
-            true
-        });
+        self.leaving.extend(on_nodes(simulation, why, is_selected));
     }
+}
+
+/// The selected pods, with their nodes.
+fn on_nodes(
+    simulation: &Simulation,
+    why: &str,
+    is_selected: impl Fn(&Pod, &str) -> bool,
+) -> impl Iterator<Item = Eviction> {
+    let on_nodes = simulation.pods().iter().filter_map(|pod| Some((&pod.pod, pod.node()?)));
+    let selected = on_nodes.filter(move |(pod, node)| is_selected(pod, node));
+    selected.map(|(pod, node)| Eviction {
+        pod: pod.metadata.namespaced_name(),
+        node: node.to_owned(),
+        why: why.to_owned(),
+    })
 }

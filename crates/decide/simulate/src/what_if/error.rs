@@ -2,7 +2,7 @@
 
 use berth_api::object::NamespacedName;
 use berth_api::read::Kind;
-use berth_input::expand::ExpandError;
+use berth_control::expand::ExpandError;
 use berth_input::inventory::Inventory;
 
 use crate::simulation::SimulationError;

@@ -5,7 +5,8 @@
 //! pending pods are placed as in a simulation. The enforcer's evictions follow at the end. The
 //! difference to the state before is the [`WhatIfOutcome`]. [`DomainLosses`] removes every domain of a topology in turn.
 //!
-//! Changes of nodes and evictions are made in the state. Those of other objects are made in the inventory, and the cluster is built again.
+//! Changes of nodes, devices and pods are made in the state. Those of other objects are made in the inventory, and the cluster is built
+//! again.
 
 mod before;
 mod change;
@@ -27,8 +28,8 @@ use berth_api::object::device::ResourceClaim;
 use berth_api::object::{DeviceObject, NamespacedName, Pod, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_control::budget::Budget;
+use berth_control::expand::{expand, find_earlier_templates, keeps_old_pods, workload_names};
 use berth_engine::Settings;
-use berth_input::expand::{expand, find_earlier_templates, keeps_old_pods, workload_names};
 use berth_input::inventory::{Entry, Inventory, Workload};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -130,8 +131,8 @@ impl WhatIf {
         let mut inventory = inventory;
         options.add_simulated_nodes(&mut inventory);
         count_used(&mut inventory);
-        let (mut simulation, has_new) = place_new(&mut inventory, &options, now)?;
-        let (before, state) = match has_new {
+        let (mut simulation, rolls_out) = place_new(&mut inventory, &options, now)?;
+        let (before, state) = match rolls_out {
             true => (Some(Before::of(&mut simulation)), State::Objects),
             false => (None, State::Live { simulation: Box::new(simulation), is_ahead: false }),
         };
@@ -179,16 +180,9 @@ impl WhatIf {
             change.make(&mut self.inventory, simulation, &mut self.departures)?;
         } else {
             self.write_back()?;
-            let gates = self.options.settings.config.feature_gates;
             let ran = pods_with_claims(&self.inventory);
-            let moved = self.moved_with_devices(change);
-            let applied = change.apply(&mut self.inventory, &mut self.departures, self.now, gates);
+            change.apply(&mut self.inventory, self.now)?;
             release_claims(&mut self.inventory, &ran);
-            applied?;
-            if let Some((simulation, uid)) = moved {
-                let is_of_pod = |claim: &&ResourceClaim| claim.status.is_reserved_for(&uid);
-                keep_claims(&mut self.inventory, simulation.device_claims().filter(is_of_pod));
-            }
         }
         self.step.add(kind, change.object(), change.to_string());
         Ok(())
@@ -219,19 +213,6 @@ impl WhatIf {
             Some(last) if last != kind || is_again => self.then(),
             _ => Ok(()),
         }
-    }
-
-    /// The cluster after a move of a pod with claims of devices, and the uid of the pod.
-    fn moved_with_devices(&self, change: &Change) -> Option<(Simulation, String)> {
-        let Change::Move { pod: name, to, .. } = change else { return None };
-        let mut pods = self.inventory.pods.iter().map(|entry| &entry.object);
-        let pod = pods.find(|pod| pod.metadata.namespaced_name() == *name)?;
-        if pod.spec.resource_claims.is_empty() {
-            return None;
-        }
-        let mut simulation = Simulation::as_is(self.inventory.clone(), self.options.clone()).ok()?;
-        simulation.move_pod(name.namespace(), name.name(), to);
-        Some((simulation, pod.metadata.uid.clone()))
     }
 
     /// Adds objects, or replaces existing ones. A replaced workload with fewer replicas deletes the surplus, and a Deployment with
@@ -344,7 +325,9 @@ impl WhatIf {
         }
         let nodes = mem::take(&mut self.departures.nodes);
         let unreachable = mem::take(&mut self.departures.unreachable);
-        let leaving = Leaving { nodes, unreachable, evictions, budgets };
+        let (leaving, moves) =
+            (mem::take(&mut self.departures.leaving), mem::take(&mut self.departures.moves));
+        let leaving = Leaving { nodes, unreachable, leaving, moves, evictions, budgets };
         let has_open = simulation.rollouts.iter().any(|rollout| !rollout.is_complete(simulation));
         let retry =
             has_open.then(|| Retry { start: Simulation::clone(simulation), leaving: leaving.clone() });
@@ -463,7 +446,7 @@ impl Changed {
 }
 
 /// Places the pods that workloads of the input do not have so far, as running pods of the input. Returns the
-/// simulation, and whether there are such pods.
+/// simulation, and whether workloads replace or remove pods: then it is not what the input is built to.
 pub(crate) fn place_new(
     inventory: &mut Inventory,
     options: &SimulationOptions,
@@ -472,8 +455,8 @@ pub(crate) fn place_new(
     let given = inventory.pods.iter().map(|entry| &entry.object).filter(|pod| !pod.is_terminal());
     let given: HashSet<_> = given.map(|pod| pod.metadata.namespaced_name()).collect();
     let mut simulation = Simulation::as_is(inventory.clone(), options.clone())?;
-    let has_new = keep_placed(inventory, &mut simulation, &given, now)?;
-    Ok((simulation, has_new))
+    let rolls_out = keep_placed(inventory, &mut simulation, &given, now)?;
+    Ok((simulation, rolls_out))
 }
 
 /// The uids of the pods that run with claims of devices.
@@ -500,7 +483,7 @@ fn release_claims(inventory: &mut Inventory, ran: &BTreeSet<String>) {
 }
 
 /// Adds the pods that were placed to the input, as running ones, with the claims that were created with them. Returns
-/// whether there are any. Pods of the input that their nodes admit run from now on.
+/// whether workloads replace or remove pods. Pods of the input that their nodes admit run from now on.
 fn keep_placed(
     inventory: &mut Inventory,
     simulation: &mut Simulation,
@@ -521,8 +504,9 @@ fn keep_placed(
     if simulation.rolled_out().is_empty() && placed.all(is_given) {
         return Ok(false);
     }
-    add_created(inventory, simulation, |pod| pod.node().is_some(), now)?;
-    Ok(true)
+    let rolls_out = add_created(inventory, simulation, |pod| pod.node().is_some(), now)?;
+    simulation.run_placed(|pod| as_object(pod, now));
+    Ok(rolls_out)
 }
 
 /// Makes the pods of the input those of the simulation. Pods that nothing creates again are lost.
@@ -570,14 +554,15 @@ fn as_object(pod: &SimulatedPod, now: Timestamp) -> Pod {
 }
 
 /// Adds the selected pods that controllers have created, with the claims that were created with them. What is rolled out is so for the
-/// input, too.
+/// input, too. Returns whether there is anything to roll out.
 fn add_created(
     inventory: &mut Inventory,
     simulation: &Simulation,
     is_selected: impl Fn(&SimulatedPod) -> bool,
     now: Timestamp,
-) -> Result<(), SimulationError> {
+) -> Result<bool, SimulationError> {
     let expansion = expand(inventory)?;
+    let rolls_out = !expansion.rolled_out.is_empty();
     let deleted =
         |entry: &mut Entry<Pod>| expansion.deleted.contains(&entry.object.metadata.namespaced_name());
     let deleted = inventory.pods.extract_if(.., deleted);
@@ -627,7 +612,7 @@ fn add_created(
             workload.replaced = None;
         }
     }
-    Ok(())
+    Ok(rolls_out)
 }
 
 /// Replaces claims of devices by what was decided about them, or adds them.

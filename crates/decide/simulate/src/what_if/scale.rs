@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
 use berth_control::deployment::{self, SetSize, plan};
+use berth_control::expand::{DesiredReplicas, changes_template, has_template_of};
 use berth_control::replica_set::DeletionOrder;
-use berth_input::expand::{DesiredReplicas, changes_template, has_template_of};
 use berth_input::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use jiff::Timestamp;
 

@@ -232,7 +232,7 @@ fn a_stuck_daemon_set_kept_the_pod_of_a_removed_node() {
             .simulation
             .pods()
             .iter()
-            .filter(|pod| berth_input::expand::target_node(&pod.pod) == Some(node));
+            .filter(|pod| berth_control::expand::target_node(&pod.pod) == Some(node));
         assert_eq!(on_removed.count(), 0, "{node}");
         // The pod of the node that stays is replaced, and has no room.
         assert_eq!((outcome.stuck_rollouts.len(), outcome.unplaced.len()), (1, 1), "{outcome:?}");

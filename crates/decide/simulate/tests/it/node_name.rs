@@ -264,14 +264,11 @@ fn a_preempted_pod_is_created_again_for_the_node_that_its_template_names() {
 }
 
 #[test]
-fn a_pod_that_does_not_run_is_not_lost_with_its_node() {
+fn a_pod_that_its_node_had_rejected_outlived_the_node() {
     let text = kube_01() + &on("kube-01", "a") + &on("kube-01", "b");
     let outcome = what_if(&text, &Change::RemoveNode("kube-01".to_owned()));
-    assert_eq!(outcome.unplaced.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["a"]);
-    assert_eq!(
-        not_running(&outcome.not_running),
-        ["pods x 1: waiting for node kube-01, which does not exist"]
-    );
+    assert_eq!(outcome.unplaced.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(not_running(&outcome.not_running), [""; 0]);
 }
 
 #[test]
@@ -516,18 +513,44 @@ fn pods_whose_node_cannot_mount_their_volumes_ran_there() {
     };
     // The kubelet has admitted it and waits.
     let started = "status: {phase: Pending, startTime: 2026-01-01T00:00:00Z}";
+    let names = |name: &str, volume: &str, size: &str| {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}}}, spec: {{volumeName: {volume}, storageClassName: '', \
+             accessModes: [ReadWriteOnce], resources: {{requests: {{storage: {size}}}}}}}}}\n---\n"
+        )
+    };
+    let free = "{apiVersion: v1, kind: PersistentVolume, metadata: {name: free}, spec: {capacity: {storage: 1Gi}, \
+                accessModes: [ReadWriteOnce]}}\n---\n";
     let text = kube_01()
         + &node("kube-02", "disk: ssd", "")
         + claim
         + volume
+        + free
+        + &names("gone", "nowhere", "1Gi")
+        + &names("taken", "pv", "1Gi")
+        + &names("large", "free", "2Gi")
+        + &names("fits", "free", "1Gi")
         + &with("missing", "kube-01", "none", "")
         + &with("far", "kube-01", "far", "")
         + &with("near", "kube-02", "far", "")
-        + &with("started", "kube-01", "none", started);
+        + &with("started", "kube-01", "none", started)
+        + &with("gone", "kube-01", "gone", "")
+        + &with("taken", "kube-01", "taken", "")
+        + &with("large", "kube-01", "large", "")
+        + &with("fits", "kube-01", "fits", "");
     let waiting = |name: &str| format!("{name}: waiting on kube-01 for its volumes");
     assert_eq!(
         outcomes(&text),
-        [waiting("missing"), waiting("far"), "near: kube-02".to_owned(), waiting("started")]
+        [
+            waiting("missing"),
+            waiting("far"),
+            "near: kube-02".to_owned(),
+            waiting("started"),
+            waiting("gone"),
+            waiting("taken"),
+            waiting("large"),
+            "fits: kube-01".to_owned(),
+        ]
     );
     let simulation = simulation(&text);
     let message = |name: &str| simulation.pod("default", name).unwrap().unadmitted.clone().unwrap().message;
@@ -537,6 +560,10 @@ fn pods_whose_node_cannot_mount_their_volumes_ran_there() {
         message("missing")
     );
     assert!(message("far").contains("bound to volume pv"), "{}", message("far"));
+    for (pod, why) in [("gone", "does not exist"), ("taken", "is that of"), ("large", "does not satisfy it")]
+    {
+        assert!(message(pod).contains(why), "{}", message(pod));
+    }
 }
 
 #[test]

@@ -283,3 +283,109 @@ fn a_budget_with_another_specification_forgets_its_status() {
     what_if.apply(&drain("a")).unwrap();
     assert_eq!(what_if.run(|_, _| ()).unwrap().outcome.blocked.len(), 1);
 }
+
+#[test]
+fn pods_that_a_taint_or_a_move_evicts_kept_the_template_of_before() {
+    let set = workload("StatefulSet", "web", 1, 1)
+        .replace("spec:\n  replicas", "spec:\n  updateStrategy: {type: OnDelete}\n  replicas");
+    let taint =
+        berth_api::object::Taint { key: "k".into(), value: String::new(), effect: "NoExecute".into() };
+    let pod = NamespacedName::new("default", "web-0");
+    for leave in [
+        Change::SetTaint { node: "a".to_owned(), taint },
+        Change::Move { pod: pod.clone(), from: Some("a".to_owned()), to: "b".to_owned() },
+    ] {
+        let mut what_if = what_if(&[node("a", 8), node("b", 4), set.clone()].concat());
+        let with_new_image = set.replace("image: i", "image: new");
+        let overlaid =
+            what_if.overlay(|inventory| inventory.read(with_new_image.as_bytes(), "new").map(drop));
+        overlaid.expect("the objects are valid").expect("the file is valid");
+        what_if.apply(&leave).expect("its object exists");
+        let changed = what_if.run(|_, _| ()).expect("the objects are valid");
+        let pod = changed.simulation.pod("default", "web-0").expect("it is created again");
+        assert_eq!((pod.pod.spec.containers[0].image.as_str(), pod.node()), ("new", Some("b")), "{leave}");
+    }
+}
+
+#[test]
+fn a_node_like_an_unreachable_one_could_not_be_reached_either() {
+    let zone = |name: &str| Change::LoseContact {
+        key: "zone".to_owned(),
+        value: format!("z-{name}"),
+        seconds: None,
+    };
+    let add = Change::AddNodes { n_nodes: 1, like: "a".to_owned() };
+    let changed = played(&full(1), &[zone("a"), add]);
+    assert_eq!(nodes(&changed), BTreeMap::from([("a-new-1", 1), ("b", 1)]));
+}
+
+/// A DaemonSet for nodes with a label that none has had so far.
+#[test]
+fn a_daemon_set_follows_labels_and_taints_of_nodes() {
+    let set = workload("DaemonSet", "agent", 1, 1)
+        .replace("  replicas: 1\n", "")
+        .replace("spec: {containers", "spec: {nodeSelector: {agent: 'yes'}, containers");
+    let label = |node: &str, value: Option<&str>| Change::SetLabel {
+        node: node.to_owned(),
+        key: "agent".to_owned(),
+        value: value.map(str::to_owned),
+    };
+    let taint = |effect: &str| Change::SetTaint {
+        node: "a".to_owned(),
+        taint: berth_api::object::Taint { key: "k".into(), value: String::new(), effect: effect.into() },
+    };
+    let removed = Change::RemoveTaint { node: "a".to_owned(), key: "k".to_owned(), effect: None };
+    let text = [node("a", 2), node("b", 2), set].concat();
+    for (changes, on_nodes) in [
+        (vec![label("a", Some("yes"))], &["a"][..]),
+        (vec![label("a", Some("yes")), label("b", Some("yes"))], &["a", "b"]),
+        (vec![label("a", Some("yes")), label("a", None)], &[]),
+        (vec![label("a", Some("yes")), taint("NoSchedule")], &["a"]),
+        (vec![taint("NoSchedule"), label("a", Some("yes"))], &[]),
+        (vec![label("a", Some("yes")), taint("NoExecute")], &[]),
+        (vec![label("a", Some("yes")), taint("NoExecute"), removed], &["a"]),
+    ] {
+        let changed = played(&text, &changes);
+        let expected = on_nodes.iter().map(|node| (*node, 1)).collect();
+        assert_eq!(nodes(&changed), expected, "{changes:?}");
+        assert_eq!(changed.simulation.pods().len(), on_nodes.len(), "{changes:?}");
+    }
+}
+
+#[test]
+fn pods_of_a_stateful_set_on_an_unreachable_node_were_replaced() {
+    let set = workload("StatefulSet", "web", 2, 2)
+        .replace("spec:\n  replicas", "spec:\n  podManagementPolicy: Parallel\n  replicas");
+    let zone = Change::LoseContact { key: "zone".to_owned(), value: "z-a".to_owned(), seconds: None };
+    let nodes = [node("a", 2), node("b", 2), node("c", 2)].concat() + &budget("none", 0);
+    let new = set.replace("image: i", "image: new");
+    for drains in [false, true] {
+        let mut what_if = what_if(&(nodes.clone() + &set));
+        let on_a = what_if.simulation().unwrap().pods().iter().find(|pod| pod.node() == Some("a")).cloned();
+        let on_a = on_a.expect("a pod is on each of two nodes").pod.metadata.name;
+        what_if.apply(&zone).expect("the zone exists");
+        if drains {
+            what_if.apply(&drain("a")).expect("the node exists");
+        } else {
+            let overlaid = what_if.overlay(|inventory| inventory.read(new.as_bytes(), "new").map(drop));
+            overlaid.expect("the objects are valid").expect("the file is valid");
+        }
+        let changed = what_if.run(|_, _| ()).expect("the objects are valid");
+        let pod = changed.simulation.pod("default", &on_a).expect("its name is not free");
+        assert_eq!((pod.node(), pod.pod.metadata.is_deleting()), (Some("a"), true), "drains: {drains}");
+    }
+}
+
+#[test]
+fn pods_that_a_rollout_creates_later_were_not_listed() {
+    let set = workload("StatefulSet", "web", 3, 2);
+    let changed = |text: &str| {
+        let mut what_if = what_if(&[node("a", 2), set.clone()].concat());
+        let overlaid = what_if.overlay(|inventory| inventory.read(text.as_bytes(), "new").map(drop));
+        overlaid.expect("the objects are valid").expect("the file is valid");
+        let outcome = what_if.run(|_, _| ()).expect("the objects are valid").outcome;
+        outcome.not_running.iter().flat_map(|group| group.pods.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(changed(&set), ["default/web-2"]);
+    assert_eq!(changed(&set.replace("image: i", "image: new")), ["default/web-2"]);
+}

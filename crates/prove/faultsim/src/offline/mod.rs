@@ -3,6 +3,7 @@
 //! scheduler's, how many are pending and why, how many are not created.
 
 mod budgets;
+pub mod reference;
 mod scene;
 mod states;
 mod user;
@@ -14,7 +15,7 @@ use berth_client::connect;
 use futures::FutureExt;
 
 use self::scene::Scene;
-use self::user::User;
+use self::user::{Pace, User};
 use crate::cluster::Cluster;
 use crate::run::{RunReport, start};
 
@@ -33,7 +34,7 @@ pub fn run(seed: u64) -> RunReport {
     let mut cluster = Cluster::without_faults(rng, |connection, switches| {
         Box::new(move || {
             let client = connect::client(connection()).expect("a transport always makes a client");
-            let (user, scene) = (User::new(client, switches.clone()), scene.clone());
+            let (user, scene) = (User::new(client, switches.clone(), Pace::Simulated), scene.clone());
             let report = of_user.clone();
             async move {
                 let findings = user.compare(&scene).await;

@@ -21,6 +21,8 @@ pub enum Step {
     Change(Change),
     /// The eviction of a pod of a workload: kind and name in a namespace.
     EvictOneOf(String, String),
+    /// A workload gets another template.
+    NewTemplate(Kind, NamespacedName),
 }
 
 pub struct SceneWorkload {
@@ -99,6 +101,12 @@ impl Scene {
         if rng.u32(..3) == 0 && kind != Kind::DaemonSet {
             rules(rng, &name, &mut template);
         }
+        if matches!(kind, Kind::DaemonSet | Kind::Job) {
+            // A DaemonSet creates its pod on the same node again, for ever. For a Job, evicted pods are failed ones, after which it pauses.
+            for toleration in template["tolerations"].as_array_mut().into_iter().flatten() {
+                toleration.as_object_mut().and_then(|toleration| toleration.remove("tolerationSeconds"));
+            }
+        }
         let mut spec = json!({"template": {"metadata": {"labels": labels}, "spec": template}});
         if kind != Kind::Job {
             spec["selector"] = json!({"matchLabels": labels});
@@ -167,6 +175,10 @@ impl Scene {
         let node = format!("n{}", rng.usize(..n_nodes));
         let workload = &self.workloads[rng.usize(..self.workloads.len())];
         let zone = format!("z{}", rng.usize(..n_zones));
+        let has_rollouts = !matches!(workload.kind, Kind::Job | Kind::ReplicaSet);
+        if has_rollouts && rng.u32(..6) == 0 {
+            return Step::NewTemplate(workload.kind, workload.name.clone());
+        }
         Step::Change(match rng.u32(..13) {
             0 => Change::Cordon(node),
             1..=3 => Change::Drain(node),
@@ -233,7 +245,7 @@ fn pod_spec(rng: &mut Rng, scarce: Option<usize>, n_zones: usize) -> Value {
     if rng.u32(..4) == 0 {
         let mut toleration = json!({"key": MAINTENANCE, "operator": "Exists", "effect": "NoExecute"});
         if rng.bool() {
-            toleration["tolerationSeconds"] = json!(rng.i64(..=MOST_SECONDS));
+            toleration["tolerationSeconds"] = json!(rng.i64(1..=MOST_SECONDS));
         }
         tolerations.push(toleration);
     }

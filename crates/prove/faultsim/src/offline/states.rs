@@ -42,10 +42,16 @@ pub fn offline(simulation: &Simulation, lost: &BTreeSet<String>) -> States {
     let mut states = States::new();
     // Simulations do not say what deletes pods that have ended.
     let has_ended = |pod: &SimulatedPod| pod.is_unadmitted(UnadmittedState::Rejected);
-    for pod in simulation.pods().iter().filter(|pod| !has_ended(pod)) {
+    let is_created = |pod: &SimulatedPod| !pod.is_unadmitted(UnadmittedState::NotCreated);
+    for pod in simulation.pods().iter().filter(|pod| !has_ended(pod) && is_created(pod)) {
         let key = of(pod.workload.clone(), &pod.pod);
         let state = state_offline(pod, &key.1, lost);
         add(&mut states, key, state, 1);
+    }
+    let not_running = simulation.not_running().into_iter();
+    for group in not_running.filter(|group| group.why.state == UnadmittedState::NotCreated) {
+        let key = (group.namespace, group.workload.unwrap_or_default());
+        add(&mut states, key, NOT_CREATED.to_owned(), group.pods.len());
     }
     states
 }
@@ -54,7 +60,6 @@ fn state_offline(pod: &SimulatedPod, workload: &str, lost: &BTreeSet<String>) ->
     match (pod.node(), &pod.unadmitted) {
         (Some(node), _) if lost.contains(node) => ON_LOST_NODE.to_owned(),
         (Some(node), _) => running(workload, node),
-        (None, Some(why)) if why.state == UnadmittedState::NotCreated => NOT_CREATED.to_owned(),
         (None, Some(_)) => "waits on a node".to_owned(),
         (None, None) => pending(&pod.outcome.message()),
     }
@@ -101,6 +106,16 @@ pub fn in_cluster(
         }
     }
     states
+}
+
+/// Without the reasons: kube-scheduler does not look again at a pod that waits when a node is cordoned, and its message is of before.
+pub fn without_reasons(states: States) -> States {
+    let without = |state: String| if state.starts_with("pending: ") { "pending".to_owned() } else { state };
+    let mut all = States::new();
+    for (key, of_workload) in states {
+        of_workload.into_iter().for_each(|(state, n)| add(&mut all, key.clone(), without(state), n));
+    }
+    all
 }
 
 /// The differences in words.

@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use berth_api::object::{NamespacedName, Node, Pod};
+use berth_api::read::Kind;
 use berth_api::resource::{self, Resource};
 use berth_api::syntax::labels::ZONE;
 use berth_client::call::{self, CallError};
@@ -15,16 +16,27 @@ use berth_simulate::{SimulationOptions, Workloads};
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::budgets;
 use super::scene::{Scene, Step};
-use super::states::{Key, differences, in_cluster, offline};
-use crate::platform;
+use super::states::{Key, differences, in_cluster, offline, without_reasons};
 use crate::workload::Switches;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How fast time passes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    Simulated,
+    Real,
+}
+
 /// Between two looks at the pods, and two attempts to evict.
 const LOOK: Duration = Duration::from_secs(5);
+/// The same in real time.
+const REAL_LOOK: Duration = Duration::from_secs(1);
+/// The time without a change after which a real cluster has settled, where nothing waits for seconds of a toleration or for a removed node.
+const SHORT_QUIET: Duration = Duration::from_secs(8);
 /// The cluster has settled when its pods have not changed for so long: longer than seconds of tolerations in scenes, and than pods of removed
 /// nodes are kept.
 const QUIET: Duration = Duration::from_secs(100);
@@ -68,6 +80,7 @@ const WITH_NUMBER: [(Resource, &str); 5] = [
 
 pub struct User {
     client: kube::Client,
+    pace: Pace,
     switches: Switches,
     /// Evictions that are to be made, with the nodes of the pods; tried again until they succeed or the drain is given up.
     evictions: BTreeSet<(NamespacedName, String)>,
@@ -76,8 +89,8 @@ pub struct User {
 }
 
 impl User {
-    pub fn new(client: kube::Client, switches: Switches) -> User {
-        User { client, switches, evictions: BTreeSet::new(), lost: BTreeSet::new() }
+    pub fn new(client: kube::Client, switches: Switches, pace: Pace) -> User {
+        User { client, pace, switches, evictions: BTreeSet::new(), lost: BTreeSet::new() }
     }
 
     /// Plays the scene on both sides. Returns what differs.
@@ -95,9 +108,9 @@ impl User {
         for object in &scene.objects {
             self.create(object).await?;
         }
-        self.settle(QUIET).await?;
+        self.settle(self.quiet()).await?;
         self.fail_probes(scene).await?;
-        self.settle(QUIET).await?;
+        self.settle(self.quiet()).await?;
         let dump = self.dump().await?;
         if let Some(path) = std::env::var_os("FAULTSIM_HISTORY") {
             std::fs::write(&path, dump.to_string()).map_err(|error| error.to_string())?;
@@ -112,41 +125,21 @@ impl User {
             .map_err(|error| format!("offline: {error}"))?;
         let mut played = Vec::new();
         for step in &scene.steps {
-            let pods = self.pods().await?;
-            let Some(change) = self.change(step, &pods, &workloads, &what_if)? else { continue };
-            let nodes_before = names(&what_if);
-            // The names of pods differ between both sides.
-            let offline_change = match (&change, step) {
-                (Change::Evict(pod), Step::EvictOneOf(..)) => {
-                    match self.alike(pod, &pods, &workloads, &what_if)? {
-                        Some(pod) => Change::Evict(pod),
-                        None => continue,
-                    }
-                }
-                (change, _) => change.clone(),
+            let made = match step {
+                Step::NewTemplate(kind, name) => Some(self.change_template(*kind, name, &mut what_if).await?),
+                step => self.change_both(step, &workloads, &mut what_if).await?,
             };
-            // Where no other node is left, nothing is evicted, which is not simulated.
-            if let Change::LoseContact { value, .. } = &change
-                && self.is_last_zone(value).await?
-            {
-                continue;
-            }
-            // Nodes may be gone.
-            if what_if.apply(&offline_change).is_err() {
-                continue;
-            }
-            what_if.then().map_err(|error| format!("offline: {error}"))?;
-            played.push(offline_change.to_string());
-            tracing::info!(change = %change, "a user changes the cluster");
-            let added = what_if.inventory().nodes.iter().map(|entry| &entry.object);
-            let added: Vec<Node> =
-                added.filter(|node| !nodes_before.contains(&node.metadata.name)).cloned().collect();
-            let quiet = self.make(&change, &added).await?;
+            let Some((change, quiet)) = made else { continue };
+            played.push(change);
             let pods =
                 self.settle(quiet).await.map_err(|error| format!("after {}: {error}", played.join(", ")))?;
             let simulation = what_if.simulation().map_err(|error| format!("offline: {error}"))?;
             let cluster = in_cluster(&pods, &workloads, &self.wanted().await?, &self.lost);
-            let different = differences(&offline(&simulation, &self.lost), &cluster);
+            let offline = offline(&simulation, &self.lost);
+            let different = match self.pace {
+                Pace::Simulated => differences(&offline, &cluster),
+                Pace::Real => differences(&without_reasons(offline), &without_reasons(cluster)),
+            };
             if !different.is_empty() {
                 return Ok(different
                     .into_iter()
@@ -155,6 +148,67 @@ impl User {
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Makes a change on both sides, unless there is nothing to change. Returns it, and how long pods do not change once the cluster has
+    /// settled.
+    async fn change_both(
+        &mut self,
+        step: &Step,
+        workloads: &Workloads,
+        what_if: &mut WhatIf,
+    ) -> Result<Option<(String, Duration)>, String> {
+        let pods = self.pods().await?;
+        let Some(change) = self.change(step, &pods, workloads)? else { return Ok(None) };
+        let nodes_before = names(what_if);
+        // The names of pods differ between both sides.
+        let offline_change = match (&change, step) {
+            (Change::Evict(pod), Step::EvictOneOf(..)) => {
+                match self.alike(pod, &pods, workloads, what_if)? {
+                    Some(pod) => Change::Evict(pod),
+                    None => return Ok(None),
+                }
+            }
+            (change, _) => change.clone(),
+        };
+        // Where no other node is left, nothing is evicted, which is not simulated.
+        if let Change::LoseContact { value, .. } = &change
+            && self.is_last_zone(value).await?
+        {
+            return Ok(None);
+        }
+        // Nodes may be gone.
+        if what_if.apply(&offline_change).is_err() {
+            return Ok(None);
+        }
+        what_if.then().map_err(|error| format!("offline: {error}"))?;
+        tracing::info!(change = %change, "a user changes the cluster");
+        let added = what_if.inventory().nodes.iter().map(|entry| &entry.object);
+        let added: Vec<Node> =
+            added.filter(|node| !nodes_before.contains(&node.metadata.name)).cloned().collect();
+        Ok(Some((offline_change.to_string(), self.make(&change, &added).await?)))
+    }
+
+    /// Changes the template of a workload on both sides.
+    async fn change_template(
+        &self,
+        kind: Kind,
+        name: &NamespacedName,
+        what_if: &mut WhatIf,
+    ) -> Result<(String, Duration), String> {
+        let resource = Resource::of_kind("apps/v1", kind.name());
+        let path = resource.map(|r| r.object_path(name.namespace(), name.name())).unwrap_or_default();
+        let mut object = self.send(Method::GET, &path, &Value::Null).await?;
+        let at = &object["metadata"]["resourceVersion"];
+        object["spec"]["template"]["metadata"]["annotations"]["changed"] = at.clone();
+        object["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("150m");
+        let read =
+            |inventory: &mut Inventory| inventory.read(object.to_string().as_bytes(), "change").map(drop);
+        let read = what_if.overlay(read).map_err(|error| format!("offline: {error}"))?;
+        read.map_err(|error| format!("offline: {error}"))?;
+        what_if.then().map_err(|error| format!("offline: {error}"))?;
+        self.patch(&path, json!({"spec": {"template": object["spec"]["template"]}})).await?;
+        Ok((format!("a new template of {} {name}", kind.name()), self.quiet()))
     }
 
     /// Pods are not ready from now on.
@@ -196,13 +250,7 @@ impl User {
     }
 
     /// The change of a step; none if there is nothing to change.
-    fn change(
-        &self,
-        step: &Step,
-        pods: &[Pod],
-        workloads: &Workloads,
-        _: &WhatIf,
-    ) -> Result<Option<Change>, String> {
+    fn change(&self, step: &Step, pods: &[Pod], workloads: &Workloads) -> Result<Option<Change>, String> {
         Ok(match step {
             Step::Change(change) => Some(change.clone()),
             Step::EvictOneOf(namespace, workload) => {
@@ -214,6 +262,8 @@ impl User {
                 };
                 pods.iter().find(is_of).map(|pod| Change::Evict(pod.metadata.namespaced_name()))
             }
+            // Not one of the changes.
+            Step::NewTemplate(..) => None,
         })
     }
 
@@ -308,7 +358,15 @@ impl User {
             }
             _ => return Err(format!("scenes do not have this change: {change}")),
         }
-        Ok(QUIET)
+        Ok(match change {
+            Change::RemoveNode(_) | Change::RemoveDomain { .. } | Change::SetTaint { .. } => QUIET,
+            _ => self.quiet(),
+        })
+    }
+
+    /// How long nothing changes once a cluster has settled.
+    fn quiet(&self) -> Duration {
+        if self.pace == Pace::Real { SHORT_QUIET } else { QUIET }
     }
 
     async fn cordon(&self, node: &str, unschedulable: bool) -> Result<(), String> {
@@ -340,11 +398,11 @@ impl User {
 
     /// Waits until the pods have not changed for a time, and tries to evict. Returns the pods.
     async fn settle(&mut self, quiet: Duration) -> Result<Vec<Pod>, String> {
-        let begin = platform::now();
+        let begin = Instant::now();
         let (mut since, mut last) = (begin, Vec::new());
         loop {
             self.evict().await?;
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(if self.pace == Pace::Real { REAL_LOOK } else { LOOK }).await;
             let pods = self.pods().await?;
             let state = |pod: &Pod| {
                 let Pod { metadata, spec, status } = pod;
@@ -359,10 +417,10 @@ impl User {
             let mut states: Vec<_> = pods.iter().map(state).collect();
             states.sort();
             if states != last {
-                (since, last) = (platform::now(), states);
-            } else if platform::now() - since >= quiet {
+                (since, last) = (Instant::now(), states);
+            } else if since.elapsed() >= quiet {
                 return Ok(pods);
-            } else if platform::now() - begin > LONGEST {
+            } else if begin.elapsed() > LONGEST {
                 return Err("the cluster does not settle".to_owned());
             }
         }
@@ -410,7 +468,7 @@ impl User {
         Ok(json!({"apiVersion": "v1", "kind": "List", "items": objects}))
     }
 
-    async fn items(&self, resource: &Resource) -> Result<Vec<Value>, String> {
+    pub async fn items(&self, resource: &Resource) -> Result<Vec<Value>, String> {
         let list = self.send(Method::GET, &resource.path(""), &Value::Null).await?;
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
@@ -444,7 +502,7 @@ impl User {
         self.try_send(method.clone(), path, body).await.map_err(|error| format!("{method} {path}: {error}"))
     }
 
-    async fn try_send(&self, method: Method, path: &str, body: &Value) -> Result<Value, CallError> {
+    pub async fn try_send(&self, method: Method, path: &str, body: &Value) -> Result<Value, CallError> {
         let media_type =
             if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };

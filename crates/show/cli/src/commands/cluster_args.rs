@@ -8,9 +8,9 @@ use std::time::Duration;
 use berth_api::feature_gates::KubernetesVersion;
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_client::connect::Options;
+use berth_control::expand::MAX_PODS;
+use berth_control::expand::{find_earlier_templates, workload_names};
 use berth_engine::{DeviceWork, Settings};
-use berth_input::expand::MAX_PODS;
-use berth_input::expand::{find_earlier_templates, workload_names};
 use berth_input::inventory::Inventory;
 use berth_rules::parse_relax_after;
 use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
@@ -311,8 +311,8 @@ pub(super) fn warn_about(simulation: &Simulation) {
     }
     for (workload, n_pods) in simulation.rolled_out() {
         output::note(&format!(
-            "{workload}: its template changes; the result is that after the rollout, without {} of the earlier \
-             template",
+            "{workload}: it replaces its pods; the result is that after the rollout, without {} of earlier \
+             templates",
             counted(*n_pods, "pod")
         ));
     }

@@ -123,7 +123,7 @@ impl Args {
             simulation.disable_preemption();
         }
         let found = find(&simulation, pod, &self.scope)?;
-        let (namespace, name) = found.pod_to_explain(&simulation)?;
+        let (namespace, name, is_placed) = found.pod_to_explain(&mut simulation)?;
         if let n @ 2.. = found.pods.len() {
             output::note(&format!(
                 "explaining Pod {namespace}/{name}: {} has {}",
@@ -131,7 +131,9 @@ impl Args {
                 counted(n, "pod")
             ));
         }
-        if self.after_others {
+        if is_placed {
+            // All others are.
+        } else if self.after_others {
             simulation.run_others(&namespace, &name);
         } else {
             simulation.run_before(&namespace, &name);

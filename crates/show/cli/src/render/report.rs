@@ -64,7 +64,7 @@ fn write_line(out: &mut impl Write, indent: &str, spans: &[Span]) -> io::Result<
 
 fn style(tone: Tone) -> Style {
     match tone {
-        Tone::Plain | Tone::Path => Style::new(),
+        Tone::Plain | Tone::Path => Style::Plain,
         Tone::Strong => BOLD,
         Tone::Good => GOOD,
         Tone::Attention => ATTENTION,

@@ -40,6 +40,16 @@ fn every_suite_is_replayed_without_a_difference() {
 }
 
 #[test]
+fn the_recordings_of_each_version_are_replayed_without_a_difference() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../conformance");
+    for version in ["1.36", "1.37", "1.38"] {
+        let ran = berth(&folder, &["replay", "--kubernetes", version, version], b"");
+        assert!(ran.stdout.ends_with(", 0 differences\n"), "{version}: {}{}", ran.stdout, ran.stderr);
+        assert!(!ran.stdout.starts_with("0 scenarios"), "{version}: nothing in it");
+    }
+}
+
+#[test]
 fn differences_of_an_altered_recording_are_reported_by_field() {
     let Some(folder) = conformance() else { return };
     let suite = BufReader::new(GzDecoder::new(File::open(folder.join("interpod.jsonl.gz")).unwrap()));

@@ -36,7 +36,7 @@ use self::answer::{Answer, Page, PageError};
 use crate::components::{Tone, verdict};
 use crate::layout;
 use crate::request::{Request, Response};
-use crate::state::State;
+use crate::state::{PAGE_STEPS, State};
 
 /// The style sheet of pages, without that of pictures.
 pub(crate) const STYLE: &str = include_str!("../../assets/console.css");
@@ -45,7 +45,11 @@ const SCRIPT: &str = include_str!("../../assets/console.js");
 
 /// Answers a request. All paths but those of pages and assets are answered with 404.
 pub fn respond(state: &mut State, request: &Request<'_>) -> Response {
-    state.begin_page();
+    state.begin_page(PAGE_STEPS);
+    answered(state, request)
+}
+
+fn answered(state: &mut State, request: &Request<'_>) -> Response {
     let segments = request.segments();
     let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     let answer = match segments[..] {
@@ -99,6 +103,7 @@ fn rendered(state: &State, request: &Request<'_>, answer: Answer) -> Response {
             div { h1 { (title) } @if let Some(subtitle) = subtitle { p.subtitle { (subtitle) } } }
             @if let Some(actions) = actions { div.actions { (actions) } }
         }
+        @if let Some(left_out) = state.left_out() { p.notice { (left_out) } }
         (content)
     };
     Response::html(status, layout::page(&state.name, state.notice(), request, &title, &content))
@@ -303,5 +308,28 @@ mod tests {
         assert!(page.contains("<a href=\"/topology?node=a-1\" title=\"a-1: cpu 500m of 2"), "{page}");
         let (_, style) = get(&mut state(&cluster()), "/assets/console.css");
         assert!(style.contains(".berth-picture .kind0{"));
+    }
+
+    #[test]
+    fn a_page_says_that_searches_for_devices_were_cut() {
+        let text = "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 2, pods: 10}}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: a}, spec: {driver: d, nodeName: a,
+  pool: {name: a, generation: 1, resourceSliceCount: 1}, devices: [{name: g}]}}
+---
+{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {selectors: [{cel: {expression: 'false'}}]}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c, namespace: ml},
+  spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: ml},
+  spec: {resourceClaims: [{name: gpu, resourceClaimName: c}], containers: [{name: c, image: c}]}}";
+        let mut state = state(text);
+        let mut says_so = |steps| {
+            state.begin_page(steps);
+            let page = answered(&mut state, &Request { path: "/pods/ml/p", query: "", form: None });
+            page.body.contains("Searches for devices ended at the limit")
+        };
+        assert_eq!([says_so(1), says_so(PAGE_STEPS)], [true, false]);
     }
 }

@@ -21,6 +21,8 @@ use crate::{Request, State, report};
 const MAX_NODES: usize = 300;
 /// States that are looked at for the best plan of all.
 const MAX_STATES: usize = 2_000;
+/// The most steps of work of the search for a plan: about a second.
+const MAX_STEPS: u64 = 10_000_000;
 
 /// What the enforcer has stored about its plan.
 #[derive(Default, Deserialize)]
@@ -93,8 +95,12 @@ pub(super) fn page(state: &mut State, request: &Request<'_>) -> Answer {
 fn plan(state: &mut State, goals: Vec<Goal>) -> Plan {
     // The pods of a file have all settled.
     let now = state.now().unwrap_or(Timestamp::MAX);
-    let request =
-        PlanRequest { max_states: MAX_STATES, movable: Movable::default(), ..PlanRequest::new(goals, now) };
+    let request = PlanRequest {
+        max_states: MAX_STATES,
+        max_steps: MAX_STEPS,
+        movable: Movable::default(),
+        ..PlanRequest::new(goals, now)
+    };
     state.simulation().rebalance(&request, None)
 }
 

@@ -11,7 +11,7 @@ use super::{Report, Span, dim, good, line, strong};
 const MAX_IMMOVABLE: usize = 10;
 
 pub fn report(plan: &Plan, goals: &[Goal]) -> Report {
-    let Plan { moves, placed, after, immovable, left_out, is_exhaustive, .. } = plan;
+    let Plan { moves, placed, after, immovable, left_out, is_exhaustive, is_cut, .. } = plan;
     let mut report = Report { is_good: true, ..Report::default() };
     let is_full = after.get(&Goal::Defragment).is_some_and(|unplaced| *unplaced > 0.0);
     report.verdict.push(vec![match moves.len() {
@@ -35,7 +35,9 @@ pub fn report(plan: &Plan, goals: &[Goal]) -> Report {
         let numbers = [&plan.before, &plan.after, best].map(|values| value(values).into());
         [goal.name().into()].into_iter().chain(numbers).collect()
     });
-    if !*is_exhaustive && !goals.is_empty() {
+    if *is_cut {
+        part.line(0, [dim("the search ended at its limit of work: a better plan may exist")]);
+    } else if !*is_exhaustive && !goals.is_empty() {
         part.line(0, [dim("not all plans were compared: a better one may exist")]);
     }
     let part = report.titled("Pending pods that fit afterwards");

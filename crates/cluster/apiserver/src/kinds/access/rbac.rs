@@ -6,7 +6,6 @@ use berth_schema::resource::{CLUSTER_ROLES, ROLES, Resource};
 use http::StatusCode;
 
 use crate::authz::{PolicyRule, RBAC_GROUP as GROUP, quoted, role_of};
-use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 use crate::request::{Attributes, MASTERS};
 use crate::store::key;

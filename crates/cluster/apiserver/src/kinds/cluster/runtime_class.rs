@@ -4,7 +4,6 @@ use berth_api::read::from_value;
 use berth_rules::admission::validate_runtime_class;
 use berth_schema::resource::RUNTIME_CLASSES;
 
-use crate::kinds::pod::validate::cause;
 use crate::kinds::prelude::*;
 
 pub static RUNTIME_CLASS: Typed =

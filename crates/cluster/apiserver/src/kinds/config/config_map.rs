@@ -1,6 +1,7 @@
 //! ConfigMaps, and the rules that they share with Secrets.
 
 use crate::kinds::prelude::*;
+use crate::strategy::field_rules::config_key;
 
 /// Largest size of the data in bytes.
 const MAX_DATA_BYTES: usize = 1024 * 1024;
@@ -29,15 +30,7 @@ pub fn validate_data(value: &Value, causes: &mut Causes) {
         causes.invalid("", &Value::from(""), &format!("Too long: must have at most {MAX_DATA_BYTES} bytes"));
     }
     for key in value["data"].as_object().into_iter().flatten().map(|(key, _)| key) {
-        let fine = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-        if key.is_empty() || key.len() > 253 || !key.bytes().all(fine) || matches!(key.as_str(), "." | "..") {
-            causes.invalid(
-                &format!("data[{key}]"),
-                &Value::from(key.as_str()),
-                "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
-                 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
-            );
-        }
+        causes.problems(&format!("data[{key}]"), &key.as_str().into(), config_key(key));
     }
 }
 

@@ -13,8 +13,20 @@ use super::resource_name::validate_of_limit;
 use crate::kinds::prelude::*;
 
 pub static STRATEGY: Typed = Typed {
-    complete: default_amounts,
-    check: |range, causes| validate(&range["spec"], causes),
+    complete: |range| {
+        default_amounts(range);
+        // Go writes an empty list as null.
+        if let Some(spec) =
+            range["spec"].as_object_mut().filter(|spec| spec.get("limits").is_some_and(is_empty))
+        {
+            spec.remove("limits");
+        }
+    },
+    check: |range, causes| {
+        // Its own message says so.
+        causes.0.retain(|cause| !cause.field.ends_with("].type"));
+        validate(&range["spec"], causes);
+    },
     ..Typed::new(&LIMIT_RANGES)
 };
 

@@ -31,10 +31,6 @@ impl Strategy for Custom {
         validate_by(&schema, &json!({ "status": status }), causes);
     }
 
-    fn warnings(&self, _value: &Value) -> Vec<String> {
-        self.schema().deprecation.iter().cloned().collect()
-    }
-
     fn admit_create(
         &self,
         context: &Context<'_>,

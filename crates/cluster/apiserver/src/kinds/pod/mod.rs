@@ -1,12 +1,14 @@
 //! Pods.
 
 mod columns;
+mod containers;
 mod defaults;
 mod ephemeral;
 mod resize;
 pub mod status;
 mod update;
 pub mod validate;
+mod volumes;
 
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{self as typed, PriorityClass, RuntimeClass, Toleration};
@@ -17,7 +19,7 @@ use berth_rules::admission::{AdmissionOptions, admit, extension_warnings, valida
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource};
 
 use defaults::{default_pod, qos_class};
-use validate::{cause, validate_containers, validate_responders, validate_usage};
+use validate::{sort_causes, spec_warnings, validate_responders, validate_spec, validate_usage};
 
 use crate::kinds::kind::{NoRules, kinds};
 use crate::kinds::prelude::*;
@@ -150,7 +152,6 @@ impl Strategy for Pod {
             default_tolerations: true,
         };
         let admission = admit(&mut typed, &options);
-        warnings.extend(admission.warnings);
         if let Some(denied) = admission.denied {
             let why = denied.split_once(" is forbidden: ").map_or(denied.as_str(), |(_, why)| why);
             return Err(Status::forbidden(resource, &name, why));
@@ -160,10 +161,12 @@ impl Strategy for Pod {
         if !is_empty(&pod["spec"]["ephemeralContainers"]) {
             causes.forbidden("spec.ephemeralContainers", "cannot be set on create");
         }
-        validate_containers(&pod["spec"], "spec", &mut causes);
+        validate_spec(&pod["spec"], "spec", &mut causes);
         validate_responders(&pod["spec"], &mut causes);
         validate_usage(pod, &mut causes);
+        sort_causes(0, "spec", &mut causes);
         causes.refuse(resource, pod)?;
+        warnings.extend(admission.warnings.into_iter().chain(spec_warnings(&pod["spec"])));
         if !extensions {
             drop_extensions(pod);
         }

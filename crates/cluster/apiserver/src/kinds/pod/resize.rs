@@ -9,7 +9,6 @@ use berth_rules::pod_requests;
 use berth_schema::resource::{NODES, PODS};
 
 use super::defaults::{default_pod, qos_class};
-use super::validate::cause;
 use crate::kinds::prelude::*;
 use crate::request::Cause;
 use crate::strategy::metadata::kept;

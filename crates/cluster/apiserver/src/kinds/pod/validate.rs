@@ -1,42 +1,19 @@
 //! Validation of pods and pod templates that is irrelevant for placement.
 
-use berth_api::read::from_value;
 use berth_api::simulated_nodes::{CPU_USAGE, MEMORY_USAGE, POD_METRIC_PREFIX};
 use berth_api::syntax;
 use berth_api::syntax::quantity::Quantity;
-use berth_rules::admission::{FieldError, validate_label_selector as validate_typed_selector};
 
+use super::containers::{self, app_armor, seccomp};
+use super::volumes;
 use crate::kinds::prelude::*;
-use crate::request::Cause;
+use crate::strategy::field_rules::Rule::{Check, Each, Fields as Object, Name, Number, OneOf, Text};
+use crate::strategy::field_rules::*;
 
 const MAX_RESPONDERS: usize = 10;
 /// The lowest priority of a responder that is none of Kubernetes.
 const RESERVED_PRIORITIES: i64 = 1000;
 const MAX_PRIORITY: i64 = 100_000;
-
-/// A field error as the cause of a status; `prefix` precedes its path.
-pub fn cause(error: &FieldError, prefix: &str) -> Cause {
-    let message = error.error.strip_prefix(&format!("{}: ", error.field)).unwrap_or(&error.error);
-    Cause {
-        reason: error.error_type.as_str().to_owned(),
-        message: message.to_owned(),
-        field: format!("{prefix}{}", error.field),
-    }
-}
-
-/// Validates a label selector, if there is one.
-pub fn validate_label_selector(path: &str, selector: &Value, causes: &mut Causes) {
-    if selector.is_null() {
-        return;
-    }
-    match from_value(selector) {
-        Ok(typed) => validate_typed_selector(&typed)
-            .iter()
-            .map(|error| cause(error, path))
-            .for_each(|cause| causes.push(&cause.reason, &cause.field, cause.message)),
-        Err(error) => causes.invalid(path, selector, &error.to_string()),
-    }
-}
 
 /// Validates the annotations that metrics are read from.
 pub fn validate_usage(pod: &Value, causes: &mut Causes) {
@@ -110,67 +87,246 @@ fn validate_group(spec: &Value, path: &str, causes: &mut Causes) {
     }
 }
 
-/// Whether containers restart when their resources are changed.
-fn validate_resize_policy(container: &Value, is_init: bool, path: &str, causes: &mut Causes) {
-    let path = format!("{path}.resizePolicy");
-    let policies = items(container, "resizePolicy");
-    for i in repeated(policies.iter().map(|policy| &policy["resourceName"])) {
-        causes.duplicate(&format!("{path}[{i}]"), &policies[i]["resourceName"]);
+/// The fields of a pod spec in the order in which kube-apiserver validates them, and those of containers.
+const ORDER: &[&str] = &[
+    "volumes",
+    "resourceClaims",
+    "containers",
+    "initContainers",
+    "ephemeralContainers",
+    "resources",
+    "restartPolicy",
+    "dnsPolicy",
+    "nodeSelector",
+    "securityContext",
+    "shareProcessNamespace",
+    "affinity",
+    "dnsConfig",
+    "readinessGates",
+    "schedulingGates",
+    "topologySpreadConstraints",
+    "hostUsers",
+    "hostnameOverride",
+    "serviceAccountName",
+    "nodeName",
+    "activeDeadlineSeconds",
+    "hostname",
+    "subdomain",
+    "tolerations",
+    "hostAliases",
+    "priorityClassName",
+    "runtimeClassName",
+    "preemptionPolicy",
+    "overhead",
+    "os",
+    "schedulingGroup",
+];
+const CONTAINER_ORDER: &[&str] = &[
+    "name",
+    "image",
+    "terminationMessagePolicy",
+    "ports",
+    "env",
+    "envFrom",
+    "volumeMounts",
+    "volumeDevices",
+    "imagePullPolicy",
+    "resources",
+    "resizePolicy",
+    "securityContext",
+    "lifecycle",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+];
+
+/// Sorts the causes from one index on as kube-apiserver does; those outside of the spec come first.
+pub fn sort_causes(from: usize, path: &str, causes: &mut Causes) {
+    let rank =
+        |order: &[&str], field: &str| order.iter().position(|f| *f == field).map_or(order.len(), |at| at + 1);
+    let from = from.min(causes.0.len());
+    causes.0[from..].sort_by_key(|cause| {
+        let Some(rest) = cause.field.strip_prefix(path).and_then(|rest| rest.strip_prefix('.')) else {
+            return (0, 0, 0);
+        };
+        let mut parts = rest.split(['.', '[']);
+        let first = parts.next().unwrap_or_default();
+        let index = parts.next().and_then(|index| index.strip_suffix(']')?.parse::<usize>().ok());
+        match first.ends_with("ontainers") {
+            true => (
+                rank(ORDER, first),
+                index.unwrap_or(0),
+                rank(CONTAINER_ORDER, parts.next().unwrap_or_default()),
+            ),
+            // The name of a volume comes after its source.
+            false => (rank(ORDER, first), index.unwrap_or(0), usize::from(parts.next() == Some("name"))),
+        }
+    });
+}
+
+/// What has no influence on placement, outside of containers and volumes.
+const SPEC: Fields = &[
+    ("restartPolicy", &[OneOf(&["Always", "OnFailure", "Never"])]),
+    ("dnsPolicy", &[OneOf(&["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"])]),
+    (
+        "securityContext",
+        &[Object(&[
+            ("fsGroup", &[ID]),
+            ("runAsUser", &[ID]),
+            ("runAsGroup", &[ID]),
+            ("supplementalGroups", &[Each(&[ID])]),
+            ("", &[Check(sysctls)]),
+            ("fsGroupChangePolicy", &[OneOf(&["Always", "OnRootMismatch"])]),
+            ("seccompProfile", &[Check(seccomp)]),
+            ("appArmorProfile", &[Check(app_armor)]),
+            ("supplementalGroupsPolicy", &[OneOf(&["Merge", "Strict"])]),
+            ("seLinuxChangePolicy", &[OneOf(&["MountOption", "Recursive"])]),
+        ])],
+    ),
+    ("", &[Check(shared_namespaces), Check(dns_config)]),
+    ("readinessGates", &[Each(&[Object(&[("conditionType", &[Text(syntax::label_key)])])])]),
+    ("hostnameOverride", &[Name(syntax::dns_subdomain)]),
+    ("serviceAccountName", &[Name(syntax::dns_subdomain)]),
+    ("terminationGracePeriodSeconds", &[NOT_NEGATIVE]),
+    ("activeDeadlineSeconds", &[Number(1, i32::MAX as i64, "must be between 1 and 2147483647, inclusive")]),
+    ("hostname", &[Name(syntax::dns_label)]),
+    ("subdomain", &[Name(syntax::dns_label)]),
+    (
+        "hostAliases",
+        &[Each(&[Object(&[
+            ("ip", &[Text(ip_address)]),
+            ("hostnames", &[Each(&[Text(syntax::dns_subdomain)])]),
+        ])])],
+    ),
+    ("os", &[Check(operating_system)]),
+];
+
+/// Validates the fields of a pod spec that are irrelevant for placement.
+pub fn validate_spec(spec: &Value, path: &str, causes: &mut Causes) {
+    let volumes = volumes::validate(spec, path, causes);
+    containers::validate(spec, path, &volumes, causes);
+    apply(spec, path, SPEC, causes);
+    validate_group(spec, path, causes);
+}
+
+/// Volumes that are out of use.
+const OLD_VOLUMES: &[(&str, &str)] = &[
+    ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
+    ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+];
+
+/// kube-apiserver's warnings about what has no influence on placement.
+pub fn spec_warnings(spec: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (i, volume) in items(spec, "volumes").iter().enumerate() {
+        let old = OLD_VOLUMES.iter().filter(|(source, _)| !volume[source].is_null());
+        warnings.extend(old.map(|(source, why)| {
+            let source = if *source == "storageos" { "storageOS" } else { source };
+            format!("spec.volumes[{i}].{source}: {why}")
+        }));
+        for _ in items(&volume["projected"], "sources").iter().filter(|source| is_empty(source)) {
+            warnings.push(format!("volume {} (Projected) has no sources provided", volume["name"]));
+        }
     }
-    for (i, policy) in policies.iter().enumerate() {
-        causes.one_of(&path, &policy["resourceName"], &["cpu", "memory"]);
-        let restarts = &policy["restartPolicy"];
-        causes.one_of(&path, restarts, &["NotRequired", "RestartContainer"]);
-        if is_init && restarts == "RestartContainer" && container["restartPolicy"] != "Always" {
-            let why = "must not be set to 'RestartContainer' for non-sidecar initContainers";
-            causes.invalid(&format!("{path}[{i}].restartPolicy"), restarts, why);
+    for (i, secret) in items(spec, "imagePullSecrets").iter().enumerate() {
+        if is_empty(&secret["name"]) {
+            warnings.push(format!("spec.imagePullSecrets[{i}].name: invalid empty name \"\""));
+        }
+    }
+    warnings
+}
+
+fn sysctls(context: &Value, path: &str, causes: &mut Causes) {
+    let (list, path) = (items(context, "sysctls"), format!("{path}.sysctls"));
+    let part = |part: &str| {
+        let is_end = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        part.bytes().all(|b| is_end(b) || b"-_".contains(&b))
+            && part.bytes().next().is_some_and(is_end)
+            && part.bytes().last().is_some_and(is_end)
+    };
+    let twice = repeated(list.iter().map(|sysctl| &sysctl["name"]));
+    for (i, sysctl) in list.iter().enumerate() {
+        let (name, field) = (text(sysctl, "/name"), format!("{path}[{i}].name"));
+        if name.is_empty() {
+            causes.required(&field, "");
+        } else if name.len() > 253 || !name.split(['.', '/']).all(part) {
+            let why = "must have at most 253 characters and match regex \
+                       ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+            causes.invalid(&field, &name.into(), why);
+        } else if twice.contains(&i) {
+            causes.duplicate(&field, &name.into());
         }
     }
 }
 
-/// Validates fields that are irrelevant for placement.
-pub fn validate_containers(spec: &Value, path: &str, causes: &mut Causes) {
-    for list in ["initContainers", "containers"] {
-        for (i, container) in items(spec, list).iter().enumerate() {
-            causes.not_empty(&format!("{path}.{list}[{i}].image"), &container["image"]);
-            let pull = &container["imagePullPolicy"];
-            if !pull.is_null() {
-                let field = format!("{path}.{list}[{i}].imagePullPolicy");
-                causes.one_of(&field, pull, &["Always", "IfNotPresent", "Never"]);
-            }
-            validate_resize_policy(
-                container,
-                list == "initContainers",
-                &format!("{path}.{list}[{i}]"),
-                causes,
-            );
+fn shared_namespaces(spec: &Value, path: &str, causes: &mut Causes) {
+    let is_shared = &spec["shareProcessNamespace"];
+    if is_shared == true && spec["hostPID"] == true {
+        let why = "ShareProcessNamespace and HostPID cannot both be enabled";
+        causes.invalid(&format!("{path}.shareProcessNamespace"), is_shared, why);
+    }
+    for (field, name) in [("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+        if spec["hostUsers"] == false && spec[field] == true {
+            causes.forbidden(&format!("{path}.{name}"), "when `hostUsers` is false");
         }
     }
-    for (i, volume) in items(spec, "volumes").iter().enumerate() {
-        let limit = &volume["emptyDir"]["sizeLimit"];
-        if quantity(limit).is_some_and(|limit| limit.is_negative()) {
-            let why = "SizeLimit field must be a valid resource quantity";
-            causes.forbidden(&format!("{path}.volumes[{i}].emptyDir.sizeLimit"), why);
+}
+
+fn dns_config(spec: &Value, path: &str, causes: &mut Causes) {
+    let (config, path) = (&spec["dnsConfig"], format!("{path}.dnsConfig"));
+    let (servers, searches) = (items(config, "nameservers"), items(config, "searches"));
+    if spec["dnsPolicy"] == "None" {
+        if config.is_null() {
+            return causes.required(&path, "must provide `dnsConfig` when `dnsPolicy` is None");
         }
-        let claim = &volume["ephemeral"]["volumeClaimTemplate"]["spec"]["selector"];
-        let field = format!("{path}.volumes[{i}].ephemeral.volumeClaimTemplate.spec.selector");
-        validate_label_selector(&field, claim, causes);
-        for (j, source) in items(&volume["projected"], "sources").iter().enumerate() {
-            let field =
-                format!("{path}.volumes[{i}].projected.sources[{j}].clusterTrustBundle.labelSelector");
-            validate_label_selector(&field, &source["clusterTrustBundle"]["labelSelector"], causes);
+        if servers.is_empty() {
+            let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            return causes.required(&format!("{path}.nameservers"), why);
         }
     }
-    validate_group(spec, path, causes);
-    let policies = ["Always", "OnFailure", "Never"];
-    causes.one_of(&format!("{path}.restartPolicy"), &spec["restartPolicy"], &policies);
-    let field = "terminationGracePeriodSeconds";
-    causes.not_negative(&format!("{path}.{field}"), &spec[field]);
-    let deadline = &spec["activeDeadlineSeconds"];
-    if deadline.as_i64().is_some_and(|seconds| seconds < 1) {
-        let why = "must be between 1 and 2147483647, inclusive";
-        causes.invalid(&format!("{path}.activeDeadlineSeconds"), deadline, why);
+    if servers.len() > 3 {
+        let why = "must not have more than 3 nameservers";
+        causes.invalid(&format!("{path}.nameservers"), &config["nameservers"], why);
     }
-    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-    causes.one_of(&format!("{path}.dnsPolicy"), &spec["dnsPolicy"], &policies);
+    apply(config, &path, &[("nameservers", &[Each(&[Text(ip_address)])])], causes);
+    let field = format!("{path}.searches");
+    if searches.len() > 32 {
+        causes.invalid(&field, &config["searches"], "must not have more than 32 search paths");
+    }
+    let length: usize = searches.iter().map(|search| text(search, "").len() + 1).sum();
+    if length > 2049 {
+        let why = "must not have more than 2048 characters (including spaces) in the search list";
+        causes.invalid(&field, &config["searches"], why);
+    }
+    for (i, search) in searches.iter().enumerate().filter(|(_, search)| *search != ".") {
+        let search = text(search, "");
+        let search = search.strip_suffix('.').unwrap_or(search);
+        // A label may begin with `_` and have it inside.
+        let label = |label: &str| label.strip_prefix('_').unwrap_or(label).replace('_', "-");
+        let plain = search.split('.').map(label).collect::<Vec<_>>().join(".");
+        if !syntax::dns_subdomain(&plain).is_empty() {
+            let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and \
+                       must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+                       '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
+            causes.invalid(&format!("{field}[{i}]"), &search.into(), why);
+        }
+    }
+    for (i, option) in items(config, "options").iter().enumerate() {
+        if is_empty(&option["name"]) {
+            causes.required(&format!("{path}.options[{i}]"), "must not be empty");
+        }
+    }
+}
+
+fn operating_system(os: &Value, path: &str, causes: &mut Causes) {
+    match text(os, "/name") {
+        "" => causes.required(&format!("{path}.name"), ""),
+        _ => causes.one_of(path, &os["name"], &["linux", "windows"]),
+    }
 }

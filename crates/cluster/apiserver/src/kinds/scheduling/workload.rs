@@ -1,10 +1,10 @@
-//! Workloads: templates of PodGroups.
+//! Workloads of Kubernetes 1.36: templates of PodGroups.
 
 use berth_api::syntax;
 use berth_schema::resource::{Resource, WORKLOADS};
 
 use super::device::names::{limited, validate_name};
-use super::pod_group::{DISRUPTION_MODES, in_words_of, set_priority, validate_spec};
+use super::pod_group::{DISRUPTION_MODES, set_priority, validate_spec};
 use crate::kinds::prelude::*;
 
 const MAX_TEMPLATES: usize = 8;
@@ -23,14 +23,25 @@ pub static WORKLOAD: Workload = Workload {
     },
 };
 
-impl Strategy for Workload {
-    fn default(&self, workload: &mut Value) {
-        self.typed.default(workload);
+impl Workload {
+    pub fn set_priorities(
+        &self,
+        context: &Context<'_>,
+        resource: &Resource,
+        workload: &mut Value,
+    ) -> Result<(), Box<Status>> {
+        let name = name(workload).to_owned();
+        for template in items_mut(&mut workload["spec"], "podGroupTemplates") {
+            set_priority(context, template, "pod group template")
+                .map_err(|why| Status::forbidden(resource, &name, &why))?;
+        }
+        Ok(())
     }
+}
 
+impl Strategy for Workload {
     /// A change that leaves out the priority of a template keeps it, as the plugin `Priority` does.
     fn prepare_update(&self, _context: &Context<'_>, _subresource: &str, new: &mut Value, old: &Value) {
-        self.default(new);
         for template in items_mut(&mut new["spec"], "podGroupTemplates") {
             let before =
                 items(&old["spec"], "podGroupTemplates").iter().find(|t| t["name"] == template["name"]);
@@ -41,26 +52,8 @@ impl Strategy for Workload {
         }
     }
 
-    fn admit_create(
-        &self,
-        context: &Context<'_>,
-        resource: &Resource,
-        workload: &mut Value,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
-        let name = name(workload).to_owned();
-        for template in items_mut(&mut workload["spec"], "podGroupTemplates") {
-            set_priority(context, template, "pod group template")
-                .map_err(|why| Status::forbidden(resource, &name, &why))?;
-        }
-        self.validate_new(context, resource, workload, warnings)
-    }
-
     fn validate(&self, context: &Context<'_>, workload: &Value, causes: &mut Causes) {
         self.typed.validate(context, workload, causes);
-        for (i, template) in items(&workload["spec"], "podGroupTemplates").iter().enumerate() {
-            in_words_of(context, template, &format!("spec.podGroupTemplates[{i}]"), causes);
-        }
     }
 
     fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::volume::CLASS;
-use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 use crate::strategy::metadata::count_generation;
 

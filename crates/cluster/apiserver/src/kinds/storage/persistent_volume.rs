@@ -1,9 +1,10 @@
 //! PersistentVolumes.
 
 use super::volume::{
-    self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, phase,
+    ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, phase,
 };
 use crate::kinds::prelude::*;
+use crate::strategy::volume_claim;
 
 /// Keeps a volume until no claim is bound to it. The PV protection controller removes it.
 const PROTECTION: &str = "kubernetes.io/pv-protection";
@@ -58,7 +59,7 @@ impl Strategy for PersistentVolume {
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let spec = &value["spec"];
-        volume::validate_spec(spec, "", causes);
+        volume_claim::validate_spec(spec, "spec", "", causes);
         let none = Map::new();
         let capacity = spec["capacity"].as_object().unwrap_or(&none);
         if capacity.is_empty() {
@@ -67,7 +68,7 @@ impl Strategy for PersistentVolume {
             causes.not_supported("spec.capacity", &spec["capacity"], &[STORAGE]);
         }
         for (name, amount) in capacity {
-            volume::validate_amount(&format!("spec.capacity[{name}]"), amount, causes);
+            volume_claim::validate_amount(&format!("spec.capacity[{name}]"), amount, causes);
         }
         let policy = &spec["persistentVolumeReclaimPolicy"];
         causes.one_of("spec.persistentVolumeReclaimPolicy", policy, &["Delete", "Recycle", "Retain"]);

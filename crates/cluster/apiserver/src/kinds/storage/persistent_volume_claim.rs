@@ -8,8 +8,8 @@ use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES};
 use super::volume::{
     self, ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, phase,
 };
-use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
+use crate::strategy::volume_claim::validate_claim;
 
 /// Keeps a claim while pods use it. The PVC protection controller removes it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -35,15 +35,7 @@ impl Strategy for PersistentVolumeClaim {
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        let spec = &value["spec"];
-        volume::validate_spec(spec, "at least 1 access mode is required", causes);
-        validate_label_selector("spec.selector", &spec["selector"], causes);
-        let amount = &spec["resources"]["requests"][STORAGE];
-        if is_empty(amount) {
-            causes.required("spec.resources[storage]", "");
-        } else {
-            volume::validate_amount("spec.resources[storage]", amount, causes);
-        }
+        validate_claim(&value["spec"], "spec", causes);
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {

@@ -3,43 +3,8 @@
 use std::cmp::Ordering;
 
 pub use berth_api::object::volume::STORAGE;
-use berth_api::syntax;
 
 use crate::kinds::prelude::*;
-
-const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
-
-/// Validates the fields of a volume or a claim that have the same rules.
-pub fn validate_spec(spec: &Value, no_access_mode: &str, causes: &mut Causes) {
-    let modes = items(spec, "accessModes");
-    if modes.is_empty() {
-        causes.required("spec.accessModes", no_access_mode);
-    }
-    for mode in modes {
-        causes.one_of("spec.accessModes", mode, &ACCESS_MODES);
-    }
-    let once_pod = modes.iter().filter(|mode| **mode == "ReadWriteOncePod").count();
-    if once_pod > 0 && once_pod < modes.len() {
-        causes.forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes");
-    }
-    causes.one_of("spec.volumeMode", &spec["volumeMode"], &VOLUME_MODES);
-    let class = text(spec, "/storageClassName");
-    if !class.is_empty() {
-        causes.problems("spec.storageClassName", &class.into(), syntax::dns_subdomain(class));
-    }
-}
-
-/// Validates an amount of storage, which must be positive.
-pub fn validate_amount(field: &str, value: &Value, causes: &mut Causes) {
-    match quantity(value) {
-        None => causes.invalid(field, value, "must be a quantity, such as 5Gi"),
-        Some(amount) if amount.is_zero() || amount.is_negative() => {
-            causes.invalid(field, value, "must be greater than zero");
-        }
-        Some(_) => {}
-    }
-}
 
 /// Compares two amounts; those that cannot be read are equal.
 pub fn compare(a: &Value, b: &Value) -> Ordering {

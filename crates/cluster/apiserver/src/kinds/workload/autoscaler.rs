@@ -1,35 +1,238 @@
 //! HorizontalPodAutoscalers.
 
+use berth_api::syntax;
 use berth_schema::resource::HORIZONTAL_POD_AUTOSCALERS;
 
 use crate::kinds::prelude::*;
+use crate::strategy::field_rules::Rule::{
+    Check, Each, Fields as Object, Name, NotNegative, Number, OneOf, Required,
+};
+use crate::strategy::field_rules::*;
 
 const CPU_METRIC: &str = r#"[{"type": "Resource",
     "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]"#;
 
-pub static STRATEGY: Typed = Typed {
+pub struct Autoscaler;
+
+static DEFAULTS: Typed = Typed {
     defaults: &[
         ("HorizontalPodAutoscalerSpec", "minReplicas", "1"),
         ("HorizontalPodAutoscalerSpec", "metrics", CPU_METRIC),
     ],
-    enums: &[
-        ("HPAScalingPolicy", "type", &["Percent", "Pods"]),
-        ("HPAScalingRules", "selectPolicy", &["Disabled", "Max", "Min"]),
-        ("MetricSpec", "type", &["ContainerResource", "External", "Object", "Pods", "Resource"]),
-        ("MetricTarget", "type", &["AverageValue", "Utilization", "Value"]),
-    ],
-    check: |value, causes| {
-        let spec = &value["spec"];
-        let (least, most) = (spec["minReplicas"].as_i64().unwrap_or(1), spec["maxReplicas"].as_i64());
-        if most.is_some_and(|most| most < 1) {
-            causes.invalid("spec.maxReplicas", &spec["maxReplicas"], "must be greater than 0");
-        } else if most.is_some_and(|most| most < least) {
-            let why = "must be greater than or equal to `minReplicas`";
-            causes.invalid("spec.maxReplicas", &spec["maxReplicas"], why);
-        }
-    },
+    complete: default_behavior,
     ..Typed::new(&HORIZONTAL_POD_AUTOSCALERS)
 };
+
+/// Rules for both directions, if there are any; each field that is given counts.
+fn default_behavior(autoscaler: &mut Value) {
+    let spec = &mut autoscaler["spec"];
+    if spec.get("behavior").is_none_or(Value::is_null) {
+        return;
+    }
+    let policy = |ty: &str, value: i32| json!({"type": ty, "value": value, "periodSeconds": 15});
+    let (pods, percent) = (policy("Pods", 4), policy("Percent", 100));
+    let up = json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [pods, percent]});
+    let down = json!({"selectPolicy": "Max", "policies": [percent]});
+    for (direction, defaults) in [("scaleUp", up), ("scaleDown", down)] {
+        if let (Some(rules), Value::Object(defaults)) = (object(&mut spec["behavior"], direction), defaults) {
+            defaults.into_iter().for_each(|(field, value)| default(rules, &field, value));
+        }
+    }
+}
+
+impl Strategy for Autoscaler {
+    fn default(&self, value: &mut Value) {
+        DEFAULTS.default(value);
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        apply(&value["spec"], "spec", SPEC, causes);
+    }
+}
+
+const REFERENCE: Fields =
+    &[("kind", &[REQUIRED, Name(syntax::path_segment)]), ("name", &[REQUIRED, Name(syntax::path_segment)])];
+const SPEC: Fields = &[
+    ("minReplicas", &[NOT_NEGATIVE]),
+    ("", &[Check(replicas)]),
+    ("scaleTargetRef", &[Object(REFERENCE), Check(api_group)]),
+    ("metrics", &[Each(&[Check(metric)])]),
+    ("", &[Check(scales_to_zero)]),
+    ("behavior", &[Object(&[("scaleUp", RULES), ("scaleDown", RULES)])]),
+    ("maxReplicas", &[Check(at_least_one)]),
+];
+const RULES: &[Rule] = &[Object(&[
+    (
+        "stabilizationWindowSeconds",
+        &[
+            Number(0, i64::MAX, "must be greater than or equal to zero"),
+            Number(i64::MIN, 3600, "must be less than or equal to 3600"),
+        ],
+    ),
+    ("selectPolicy", &[OneOf(&["Disabled", "Max", "Min"])]),
+    ("policies", &[Required("must specify at least one Policy"), Each(&[Object(POLICY)])]),
+    ("tolerance", &[NotNegative]),
+])];
+const POLICY: Fields = &[
+    ("type", &[OneOf(&["Percent", "Pods"])]),
+    ("value", &[Number(1, i64::MAX, "must be greater than zero")]),
+    (
+        "periodSeconds",
+        &[
+            Number(1, i64::MAX, "must be greater than zero"),
+            Number(i64::MIN, 1800, "must be less than or equal to 1800"),
+        ],
+    ),
+];
+const TARGET: Fields = &[
+    ("type", &[Required("must specify a metric target type"), Check(target_type)]),
+    ("value", &[Check(positive)]),
+    ("averageValue", &[Check(positive)]),
+    ("averageUtilization", &[Number(1, i64::MAX, "must be greater than 0")]),
+];
+const IDENTIFIER: Fields = &[("name", &[Required("must specify a metric name"), Name(syntax::path_segment)])];
+/// The sources of a metric in kube-apiserver's order: type, field, the fields of a target of which one is set, and what is said if none is.
+const SOURCES: &[(&str, Member, [&str; 2], &str)] = &[
+    (
+        "Object",
+        (
+            "object",
+            "object",
+            &[
+                ("describedObject", &[Object(REFERENCE)]),
+                ("metric", &[Object(IDENTIFIER)]),
+                ("target", &[Object(TARGET)]),
+            ],
+        ),
+        ["averageValue", "value"],
+        "must set either a target value or averageValue",
+    ),
+    (
+        "External",
+        ("external", "external", &[("metric", &[Object(IDENTIFIER)]), ("target", &[Object(TARGET)])]),
+        ["averageValue", "value"],
+        "must set either a target value for metric or a per-pod target",
+    ),
+    (
+        "Pods",
+        ("pods", "pods", &[("metric", &[Object(IDENTIFIER)]), ("target", &[Object(TARGET)])]),
+        ["averageValue", "averageValue"],
+        "must specify a positive target averageValue",
+    ),
+    (
+        "Resource",
+        (
+            "resource",
+            "resource",
+            &[("name", &[Required("must specify a resource name")]), ("target", &[Object(TARGET)])],
+        ),
+        ["averageUtilization", "averageValue"],
+        "must set either a target raw value or a target utilization",
+    ),
+    (
+        "ContainerResource",
+        (
+            "containerResource",
+            "containerResource",
+            &[
+                ("name", &[Required("must specify a resource name")]),
+                ("container", &[Required("must specify a container"), Name(syntax::dns_label)]),
+                ("target", &[Object(TARGET)]),
+            ],
+        ),
+        ["averageUtilization", "averageValue"],
+        "must set either a target raw value or a target utilization",
+    ),
+];
+
+fn replicas(spec: &Value, path: &str, causes: &mut Causes) {
+    let (least, most) = (&spec["minReplicas"], &spec["maxReplicas"]);
+    if most.as_i64().unwrap_or(0) < least.as_i64().unwrap_or(1) {
+        let most = if most.is_null() { &Value::from(0) } else { most };
+        causes.invalid(
+            &format!("{path}.maxReplicas"),
+            most,
+            "must be greater than or equal to `minReplicas`",
+        );
+    }
+}
+
+fn at_least_one(most: &Value, path: &str, causes: &mut Causes) {
+    match most.as_i64().unwrap_or(0) {
+        0 => causes.required(path, ""),
+        ..0 => causes.invalid(path, most, "must be greater than or equal to 1"),
+        _ => {}
+    }
+}
+
+fn api_group(reference: &Value, path: &str, causes: &mut Causes) {
+    let version = text(reference, "/apiVersion");
+    if !version.contains('/') {
+        causes.invalid(&format!("{path}.apiVersion"), &version.into(), "apiVersion must specify API group");
+    }
+}
+
+fn scales_to_zero(spec: &Value, path: &str, causes: &mut Causes) {
+    let allows = |metric: &Value| matches!(text(metric, "/type"), "External" | "Object");
+    if spec["minReplicas"] == 0 && !items(spec, "metrics").iter().any(allows) {
+        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
+        causes.forbidden(&format!("{path}.metrics"), why);
+    }
+}
+
+fn target_type(ty: &Value, path: &str, causes: &mut Causes) {
+    if !["Utilization", "Value", "AverageValue"].contains(&text(ty, "")) {
+        causes.invalid(path, ty, "must be either Utilization, Value, or AverageValue");
+    }
+}
+
+fn positive(amount: &Value, path: &str, causes: &mut Causes) {
+    if quantity(amount).is_some_and(|amount| amount.is_negative() || amount.is_zero()) {
+        causes.invalid(path, amount, "must be positive");
+    }
+}
+
+fn metric(metric: &Value, path: &str, causes: &mut Causes) {
+    let ty = format!("{path}.type");
+    if is_empty(&metric["type"]) {
+        causes.required(&ty, "must specify a metric source type");
+    }
+    let is_set = |field: &str| !metric[field].is_null();
+    let mut set = SOURCES.iter().filter(|(_, (field, ..), ..)| is_set(field));
+    let n_set = set.clone().count();
+    if let Some((kind, (field, _, rules), alternatives, why)) = set.next() {
+        let (source, path) = (&metric[field], format!("{path}.{field}"));
+        apply(source, &path, rules, causes);
+        let [first, second] = alternatives.map(|field| !source["target"][field].is_null());
+        if !first && !second {
+            causes.required(&format!("{path}.target.{}", alternatives[0]), why);
+        } else if first && second && *kind != "Object" && *kind != "Pods" {
+            let (field, why) = match *kind {
+                "External" => ("value", "may not set both a target value for metric and a per-pod target"),
+                _ => ("averageValue", "may not set both a target raw value and a target utilization"),
+            };
+            causes.forbidden(&format!("{path}.target.{field}"), why);
+        }
+    }
+    let mut expected = "";
+    match SOURCES.iter().find(|(kind, ..)| metric["type"] == *kind) {
+        Some((_, (field, ..), ..)) => {
+            expected = field;
+            if !is_set(field) {
+                let why = "must populate information for the given metric source";
+                causes.required(&format!("{path}.{field}"), why);
+            }
+        }
+        None => {
+            let types = ["ContainerResource", "External", "Object", "Pods", "Resource"];
+            causes.one_of(&ty, &text(metric, "/type").into(), &types);
+        }
+    }
+    let others = SOURCES.iter().map(|(_, (field, ..), ..)| *field);
+    for field in others.filter(|field| n_set > 1 && is_set(field) && *field != expected) {
+        causes.forbidden(&format!("{path}.{field}"), "must populate the given metric source only");
+    }
+}
 
 pub const COLUMNS: &[Column] = &[
     NAME,

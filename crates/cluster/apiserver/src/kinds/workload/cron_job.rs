@@ -2,9 +2,8 @@
 
 use berth_api::syntax::cron::{Schedule, time_zone};
 
-use super::job::RESTART_POLICIES;
+use super::job::{RESTART_POLICIES, validate_scheduling};
 use super::shared;
-use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 use crate::strategy::template;
 
@@ -23,6 +22,11 @@ impl Strategy for CronJob {
         if let Some(pod) = value.pointer_mut("/spec/jobTemplate/spec/template/spec") {
             template::default_spec(pod);
         }
+    }
+
+    fn warnings(&self, value: &Value) -> Vec<String> {
+        let job = &value["spec"]["jobTemplate"]["spec"];
+        shared::template_warnings(&job["template"], "spec.jobTemplate.spec.template.")
     }
 
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
@@ -58,6 +62,7 @@ impl Strategy for CronJob {
         shared::validate_numbers(job, &mut of_job);
         validate_label_selector("spec.selector", &job["selector"], &mut of_job);
         shared::validate_template(context, job, RESTART_POLICIES, &mut of_job);
+        validate_scheduling(job, &mut of_job);
         for mut cause in of_job.0 {
             cause.field = format!("spec.jobTemplate.{}", cause.field);
             causes.0.push(cause);

@@ -11,6 +11,7 @@ pub static STRATEGY: Workload = Workload {
         default_strategy(spec, "updateStrategy", json!({"maxUnavailable": 1, "maxSurge": 0}));
     },
     counts: &["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"],
+    of_selector: "daemonset",
     check: |spec, causes| {
         validate_rolling_update(spec, "updateStrategy", &["OnDelete", "RollingUpdate"], causes);
     },

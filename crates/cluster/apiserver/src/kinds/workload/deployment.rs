@@ -12,6 +12,11 @@ pub static STRATEGY: Workload = Workload {
     },
     check: |spec, causes| {
         validate_rolling_update(spec, "strategy", &["Recreate", "RollingUpdate"], causes);
+        let (deadline, ready) = (&spec["progressDeadlineSeconds"], &spec["minReadySeconds"]);
+        causes.not_negative("spec.progressDeadlineSeconds", deadline);
+        if deadline.as_i64().is_some_and(|deadline| deadline <= ready.as_i64().unwrap_or(0)) {
+            causes.invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds");
+        }
     },
     ..Workload::NEW
 };

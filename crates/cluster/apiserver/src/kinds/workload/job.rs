@@ -4,7 +4,9 @@ use jiff::Timestamp;
 
 use super::shared::{Workload, default_labels_from_template};
 use crate::kinds::prelude::*;
-use crate::kinds::scheduling::validate_union;
+use crate::kinds::scheduling::{CONSTRAINTS, DISRUPTION, claims};
+use crate::strategy::field_rules::Rule::Check;
+use crate::strategy::field_rules::{Fields, apply};
 use crate::table::duration::human_duration;
 
 /// The restart policies of pods that run to completion.
@@ -32,10 +34,7 @@ fn default_job(spec: &mut Map<String, Value>) {
     default(spec, "suspend", false);
     let replacement = if said(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     default_text(spec, "podReplacementPolicy", replacement);
-    // Absent means false; once set, false is written.
-    if !said(spec, "manualSelector") {
-        spec.remove("manualSelector");
-    }
+    default(spec, "manualSelector", false);
 }
 
 /// Gives a new Job its selector and the labels that it selects.
@@ -84,19 +83,7 @@ fn validate_job(spec: &Value, causes: &mut Causes) {
             causes.invalid("spec.maxFailedIndexes", &spec["maxFailedIndexes"], why);
         }
     }
-    let scheduling = &spec["scheduling"];
-    if !scheduling["schedulingPolicy"].is_null() {
-        let path = "spec.scheduling.schedulingPolicy";
-        validate_union(&scheduling["schedulingPolicy"], &["basic", "gang"], path, causes);
-        let min = &scheduling["schedulingPolicy"]["gang"]["minCount"];
-        if min.as_i64().is_some_and(|min| min < 1) {
-            causes.invalid(&format!("{path}.gang.minCount"), min, "must be greater than or equal to 1");
-        }
-    }
-    if !scheduling["disruptionMode"].is_null() {
-        let path = "spec.scheduling.disruptionMode";
-        validate_union(&scheduling["disruptionMode"], &["single", "all"], path, causes);
-    }
+    validate_scheduling(spec, causes);
     if !spec["podFailurePolicy"].is_null() {
         validate_failure_policy(spec, causes);
     }
@@ -174,22 +161,101 @@ fn validate_success_policy(policy: &Value, causes: &mut Causes) {
 fn validate_job_update(new: &Value, old: &Value, causes: &mut Causes) {
     if new["template"] != old["template"] && old["suspend"] != true {
         causes.immutable("spec.template", &Value::from("..."));
+    } else if fixed_template(new) != fixed_template(old) {
+        causes.immutable("spec.template.spec", &new["template"]["spec"]);
     }
     for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy"] {
         causes.unchanged(&format!("spec.{field}"), &new[field], &old[field]);
     }
-    // Only the required number of pods may change.
-    let fixed = |spec: &Value| {
-        let mut fixed = spec["scheduling"].clone();
-        if let Some(gang) = fixed.pointer_mut("/schedulingPolicy/gang").and_then(Value::as_object_mut) {
-            gang.remove("minCount");
-        }
-        fixed
-    };
-    causes.unchanged("spec.scheduling", &fixed(new), &fixed(old));
+    let path = "spec.scheduling";
+    match (new["scheduling"].is_null(), old["scheduling"].is_null()) {
+        (false, true) => causes.invalid(path, &Value::Null, "field cannot be set once created"),
+        (true, false) => causes.invalid(path, &Value::Null, "field cannot be cleared once set"),
+        _ => scheduling_change(&new["scheduling"], &old["scheduling"], path, causes),
+    }
     if new["completions"] != old["completions"] && new["completionMode"] != "Indexed" {
         causes.immutable("spec.completions", &new["completions"]);
     }
+}
+
+/// Of the scheduling, only the required number of pods changes.
+fn scheduling_change(new: &Value, old: &Value, path: &str, causes: &mut Causes) {
+    let field = format!("{path}.schedulingPolicy");
+    let of = |scheduling: &Value| {
+        let policy = &scheduling["schedulingPolicy"];
+        (!policy.is_null()).then(|| policy["gang"].is_null())
+    };
+    let why = match (of(new), of(old)) {
+        (None, Some(_)) => "field cannot be cleared once set",
+        (Some(_), None) => "field cannot be set once created",
+        (new, old) if new != old => {
+            "the basic/gang policy variant is immutable after creation; only schedulingPolicy.gang.minCount may be updated"
+        }
+        _ => "",
+    };
+    if !why.is_empty() {
+        causes.invalid(&field, &Value::Null, why);
+    }
+    for field in ["schedulingConstraints", "disruptionMode", "resourceClaims"] {
+        if new[field] != old[field] && !(is_empty(&new[field]) && is_empty(&old[field])) {
+            causes.immutable(&format!("{path}.{field}"), &Value::Null);
+        }
+    }
+}
+
+/// Validates `scheduling` of a Job, or of the template of a CronJob.
+pub fn validate_scheduling(spec: &Value, causes: &mut Causes) {
+    let (scheduling, path) = (&spec["scheduling"], "spec.scheduling");
+    if scheduling.is_null() {
+        return;
+    }
+    let (policy, field) = (&scheduling["schedulingPolicy"], format!("{path}.schedulingPolicy"));
+    if !policy.is_null() {
+        causes.one_member(&field, policy, &["basic", "gang"]);
+    }
+    let (min, parallelism) = (&policy["gang"]["minCount"], spec["parallelism"].as_i64().unwrap_or(1));
+    match min.as_i64() {
+        Some(..1) => {
+            causes.invalid(&format!("{field}.gang.minCount"), min, "must be greater than or equal to 1")
+        }
+        Some(number) if number > parallelism => {
+            let why = format!("must not be greater than parallelism ({parallelism})");
+            causes.invalid(&format!("{field}.gang.minCount"), min, &why);
+        }
+        _ => {}
+    }
+    let rules: Fields = &[
+        ("schedulingConstraints", CONSTRAINTS),
+        ("disruptionMode", DISRUPTION),
+        ("resourceClaims", &[Check(claims)]),
+    ];
+    apply(scheduling, path, rules, causes);
+    let mode = &scheduling["disruptionMode"];
+    if !mode["all"].is_null() && mode["single"].is_null() && policy["gang"].is_null() {
+        let why = "the disruptionMode `all` is not supported with the Basic scheduling policy";
+        causes.invalid(&format!("{path}.disruptionMode"), &"".into(), why);
+    }
+}
+
+/// What of the pods does not change while the Job is suspended: all but what schedules them, and their resources.
+fn fixed_template(spec: &Value) -> Value {
+    let mut pod = spec["template"]["spec"].clone();
+    if let Some(fields) = pod.as_object_mut() {
+        ["nodeSelector", "tolerations", "schedulingGates"]
+            .iter()
+            .for_each(|field| drop(fields.remove(*field)));
+        let affinity = fields.get_mut("affinity").and_then(Value::as_object_mut);
+        affinity.and_then(|affinity| affinity.remove("nodeAffinity"));
+        if fields.get("affinity").is_some_and(is_empty) {
+            fields.remove("affinity");
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        for container in items_mut(&mut pod, list).iter_mut().filter_map(Value::as_object_mut) {
+            container.remove("resources");
+        }
+    }
+    pod
 }
 
 pub const COLUMNS: &[Column] = &[

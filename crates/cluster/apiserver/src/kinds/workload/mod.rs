@@ -30,7 +30,7 @@ kinds! {
     DEPLOYMENTS: deployment::STRATEGY, deployment::COLUMNS, has_generation: true;
     REPLICA_SETS: replica_set::STRATEGY, replica_set::COLUMNS, has_generation: true;
     STATEFUL_SETS: stateful_set::STRATEGY, stateful_set::COLUMNS, has_generation: true;
-    HORIZONTAL_POD_AUTOSCALERS: autoscaler::STRATEGY, autoscaler::COLUMNS, has_generation: true;
+    HORIZONTAL_POD_AUTOSCALERS: autoscaler::Autoscaler, autoscaler::COLUMNS, has_generation: true;
     HORIZONTAL_POD_AUTOSCALERS_V1: NoRules, autoscaler::COLUMNS;
     CRON_JOBS: cron_job::CronJob, cron_job::COLUMNS, has_generation: true;
     JOBS: job::STRATEGY, job::COLUMNS, has_generation: true, orphans_dependents: true;

@@ -1,7 +1,6 @@
 //! PodDisruptionBudgets.
 
 use super::shared::validate_int_or_percent;
-use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 use crate::strategy::conditions::validate_conditions;
 

@@ -4,11 +4,12 @@ use berth_api::feature_gates::KubernetesVersion::V1_37;
 use berth_api::object::{LabelSelector, Pod};
 use berth_api::read::from_value;
 use berth_rules::Selector;
-use berth_rules::admission::{ValidationOptions, validate_pod};
+use berth_rules::admission::{ValidationOptions, creation_warnings, validate_pod};
 
-use crate::kinds::pod::validate::{cause, validate_containers};
+use crate::kinds::pod::validate::{sort_causes, spec_warnings, validate_spec};
 use crate::kinds::prelude::*;
 use crate::strategy::template;
+use crate::strategy::volume_claim::validate_claim;
 
 /// The restart policy of pods that run until they are deleted.
 pub const ALWAYS: &[&str] = &["Always"];
@@ -21,6 +22,8 @@ pub struct Workload {
     pub counts: &'static [&'static str],
     pub complete: fn(&mut Value),
     pub restart_policies: &'static [&'static str],
+    /// The kind in what is said of a selector of all pods.
+    pub of_selector: &'static str,
     /// Validates the rest of a spec that has a template.
     pub check: fn(&Value, &mut Causes),
     /// Validates a change of the spec; the selector is immutable.
@@ -34,6 +37,7 @@ impl Workload {
         counts: &[],
         complete: |_| {},
         restart_policies: ALWAYS,
+        of_selector: "deployment",
         check: |_, _| {},
         check_update: |_, _, _| {},
     };
@@ -60,10 +64,18 @@ impl Strategy for Workload {
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let spec = &value["spec"];
         validate_numbers(spec, causes);
-        validate_selector(spec, causes);
+        validate_selector(spec, self.of_selector, causes);
         if validate_template(context, spec, self.restart_policies, causes) {
             (self.check)(spec, causes);
         }
+    }
+
+    fn warnings(&self, value: &Value) -> Vec<String> {
+        template_warnings(&value["spec"]["template"], "spec.template.")
+    }
+
+    fn update_warnings(&self, _context: &Context<'_>, new: &Value, old: &Value) -> Vec<String> {
+        if new["spec"]["template"] == old["spec"]["template"] { Vec::new() } else { self.warnings(new) }
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
@@ -136,7 +148,7 @@ pub fn mismatched(labels: &Value, causes: &mut Causes) {
     causes.invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`");
 }
 
-fn validate_selector(spec: &Value, causes: &mut Causes) {
+fn validate_selector(spec: &Value, kind: &str, causes: &mut Causes) {
     let template_labels = &spec["template"]["metadata"]["labels"];
     let raw = &spec["selector"];
     if raw.is_null() {
@@ -147,7 +159,7 @@ fn validate_selector(spec: &Value, causes: &mut Causes) {
     let typed: Option<LabelSelector> = from_value(raw).ok();
     match typed.as_ref().map(|selector| Selector::parse(Some(selector))) {
         Some(Ok(selector)) if selector.is_everything() => {
-            causes.invalid("spec.selector", raw, "empty selector is invalid for workloads");
+            causes.invalid("spec.selector", raw, &format!("empty selector is invalid for {kind}"));
         }
         Some(Ok(selector)) => {
             if !selector.matches(|key| template_labels[key].as_str()) {
@@ -171,12 +183,14 @@ pub fn validate_template(
         causes.required("spec.template", "");
         return false;
     }
-    validate_containers(&template["spec"], "spec.template.spec", causes);
+    let mut raw = template.clone();
+    add_claims(spec, &mut raw["spec"], causes);
+    let n_earlier = causes.0.len();
+    validate_spec(&raw["spec"], "spec.template.spec", causes);
     if !is_empty(&template["spec"]["ephemeralContainers"]) {
         let why = "ephemeral containers not allowed in pod template";
         causes.forbidden("spec.template.spec.ephemeralContainers", why);
     }
-    let mut raw = template.clone();
     // A template has neither name nor namespace; its pods will.
     if let Some(metadata) = object(&mut raw, "metadata") {
         metadata.insert("name".to_owned(), Value::from("template"));
@@ -192,9 +206,31 @@ pub fn validate_template(
         }
         Err(error) => causes.invalid("spec.template", &Value::from("..."), &error.to_string()),
     }
+    sort_causes(n_earlier, "spec.template.spec", causes);
     let policy = &template["spec"]["restartPolicy"];
     causes.one_of("spec.template.spec.restartPolicy", policy, restart_policies);
     true
+}
+
+/// What a new pod of a template is warned of.
+pub fn template_warnings(template: &Value, path: &str) -> Vec<String> {
+    let Ok(mut pod) = from_value::<Pod>(template) else { return Vec::new() };
+    berth_rules::admission::default_pod(&mut pod);
+    let warnings = creation_warnings(&pod).into_iter().chain(spec_warnings(&template["spec"]));
+    let is_path = |warning: &str| warning.starts_with("spec.") || warning.starts_with("metadata.");
+    warnings.map(|w| if is_path(&w) { format!("{path}{w}") } else { w }).collect()
+}
+
+/// Validates the templates of claims of a StatefulSet, and gives its pods their volumes.
+fn add_claims(spec: &Value, pod: &mut Value, causes: &mut Causes) {
+    for (i, claim) in items(spec, "volumeClaimTemplates").iter().enumerate() {
+        validate_claim(&claim["spec"], &format!("spec.volumeClaimTemplates[{i}].spec"), causes);
+        let name = text(claim, "/metadata/name");
+        if let Some(volumes) = pod.as_object_mut().and_then(|pod| list(pod, "volumes")) {
+            volumes.retain(|volume| volume["name"] != name);
+            volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+        }
+    }
 }
 
 /// The number of a percentage: digits and a percent sign.
@@ -225,7 +261,11 @@ pub fn validate_int_or_percent(path: &str, value: &Value, at_most_100: bool, cau
 
 pub fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: &mut Causes) {
     let strategy = &spec[key];
-    causes.one_of(&format!("spec.{key}.type"), &strategy["type"], types);
+    if !types.contains(&text(strategy, "/type")) {
+        // kube-apiserver names the whole strategy, in its own form.
+        let shown = json!({"Type": strategy["type"], "RollingUpdate": strategy["rollingUpdate"]});
+        causes.not_supported(&format!("spec.{key}"), &shown, types);
+    }
     if strategy["type"] != "RollingUpdate" {
         if !strategy["rollingUpdate"].is_null() {
             let detail =

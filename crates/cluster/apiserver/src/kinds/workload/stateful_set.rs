@@ -3,7 +3,6 @@
 use berth_api::syntax;
 
 use super::shared::{READY, Workload, default_strategy, validate_int_or_percent};
-use crate::kinds::pod::validate::validate_label_selector;
 use crate::kinds::prelude::*;
 
 /// The fields of the spec that an update may change; the selector has a message for itself.
@@ -81,20 +80,19 @@ pub static STRATEGY: Workload = Workload {
         default(spec, "persistentVolumeClaimRetentionPolicy", retention);
     },
     counts: &["replicas"],
+    of_selector: "statefulset",
     check: |spec, causes| {
         let policy = &spec["podManagementPolicy"];
         if !["OrderedReady", "Parallel"].contains(&policy.as_str().unwrap_or_default()) {
             causes.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'");
         }
-        for (i, claim) in items(spec, "volumeClaimTemplates").iter().enumerate() {
-            let field = format!("spec.volumeClaimTemplates[{i}].spec.selector");
-            validate_label_selector(&field, &claim["spec"]["selector"], causes);
-        }
         validate_strategy(&spec["updateStrategy"], causes);
         for field in ["whenDeleted", "whenScaled"] {
             let policy = &spec["persistentVolumeClaimRetentionPolicy"][field];
             let path = format!("spec.persistentVolumeClaimRetentionPolicy.{field}");
-            causes.one_of(&path, policy, &["Retain", "Delete"]);
+            if !policy.is_null() {
+                causes.one_of(&path, policy, &["Retain", "Delete"]);
+            }
         }
         causes.not_negative("spec.ordinals.start", &spec["ordinals"]["start"]);
         let service = text(spec, "/serviceName");

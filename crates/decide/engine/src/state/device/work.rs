@@ -1,8 +1,14 @@
 //! The budget of the work for devices. It counts steps and has no clock.
 
+use std::any::Any;
+use std::borrow::Cow;
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::state::Symbol;
 
 /// What searches for devices may still take, in steps: each look at a device and each result of a selector that is looked up is one,
 /// and takes some ten nanoseconds; a unit of the cost of an expression is five.
@@ -26,6 +32,15 @@ struct Budgets {
     decision: AtomicU64,
     is_cut: AtomicBool,
     was_cut: AtomicBool,
+    found: Mutex<FoundReasons>,
+}
+
+/// Why the current decision rejected nodes, for when the reasons are asked again and nothing is left.
+#[derive(Debug, Default)]
+struct FoundReasons {
+    /// The rules, and the state as of which they were looked at.
+    of: Option<(Arc<dyn Any + Send + Sync>, u64)>,
+    by_node: FxHashMap<Symbol, Cow<'static, str>>,
 }
 
 impl DeviceWork {
@@ -64,6 +79,52 @@ impl DeviceWork {
         let share = self.0.total.load(Ordering::Relaxed) / self.0.shares.load(Ordering::Relaxed);
         self.0.decision.store(share.min(self.0.per_decision.load(Ordering::Relaxed)), Ordering::Relaxed);
         self.0.is_cut.store(false, Ordering::Relaxed);
+        *self.found() = FoundReasons::default();
+    }
+
+    fn found(&self) -> std::sync::MutexGuard<'_, FoundReasons> {
+        self.0.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the reason for which a node was rejected, in a state that is counted by `seen`.
+    #[allow(clippy::ptr_arg, reason = "a text that is borrowed stays so")]
+    pub(crate) fn keep_reason<R: Any + PartialEq + Send + Sync>(
+        &self,
+        rules: &Arc<R>,
+        seen: u64,
+        node: Symbol,
+        reason: &Cow<'static, str>,
+    ) {
+        // Without a limit, no decision is cut.
+        if self.left() == u64::MAX {
+            return;
+        }
+        let mut found = self.found();
+        if !found.is_of(rules, seen) {
+            *found = FoundReasons { of: Some((rules.clone(), seen)), ..FoundReasons::default() };
+        }
+        found.by_node.insert(node, reason.clone());
+    }
+
+    /// Whether the current decision is cut, and whether one was.
+    pub(crate) fn marks(&self) -> [bool; 2] {
+        [self.is_cut(), self.was_cut()]
+    }
+
+    pub(crate) fn set_marks(&self, [is_cut, was_cut]: [bool; 2]) {
+        self.0.is_cut.store(is_cut, Ordering::Relaxed);
+        self.0.was_cut.store(was_cut, Ordering::Relaxed);
+    }
+
+    /// The reason that was kept.
+    pub(crate) fn kept_reason<R: Any + PartialEq + Send + Sync>(
+        &self,
+        rules: &Arc<R>,
+        seen: u64,
+        node: Symbol,
+    ) -> Option<Cow<'static, str>> {
+        let found = self.found();
+        found.by_node.get(&node).filter(|_| found.is_of(rules, seen)).cloned()
     }
 
     pub(crate) fn cut(&self) {
@@ -88,6 +149,16 @@ impl DeviceWork {
             let spend = |left: u64| Some(left.saturating_sub(steps));
             _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend);
         }
+    }
+}
+
+impl FoundReasons {
+    fn is_of<R: Any + PartialEq + Send + Sync>(&self, rules: &Arc<R>, seen: u64) -> bool {
+        let is_of = |of: &Arc<dyn Any + Send + Sync>| {
+            std::ptr::addr_eq(Arc::as_ptr(of), Arc::as_ptr(rules))
+                || (**of).downcast_ref::<R>().is_some_and(|of| *of == **rules)
+        };
+        self.of.as_ref().is_some_and(|(of, at)| *at == seen && is_of(of))
     }
 }
 

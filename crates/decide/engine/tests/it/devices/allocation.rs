@@ -170,6 +170,21 @@ fn a_request_for_all_gets_all_matching_devices_or_none() {
 }
 
 #[test]
+fn the_first_unusable_pool_is_named_although_its_devices_have_binding_conditions() {
+    let binds = two_gpus().replacen(
+        "name: a",
+        "name: a, bindingConditions: [attached], bindingFailureConditions: [failed]",
+        1,
+    );
+    let updated = binds.replace("resourceSliceCount: 1", "resourceSliceCount: 2");
+    let invalid = slice("z", "{name: a}, {name: a}").replace("nodeName: z", "nodeName: n0");
+    let pods = pod_with_claim("p", &requests(&[", allocationMode: All"]));
+    let mut both = world(&(updated + &invalid + &pods));
+    let placed = both.placed("p");
+    assert!(placed.ends_with("resource pool gpu.example.com/n0 is currently being updated"), "{placed}");
+}
+
+#[test]
 fn the_first_alternative_that_fits_is_used_and_nodes_with_earlier_ones_are_preferred() {
     let model = |model: &str| format!("{{name: {model}, attributes: {{model: {{string: {model}}}}}}}");
     let wants = |name: &str, model: &str| {

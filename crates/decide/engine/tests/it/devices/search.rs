@@ -123,18 +123,30 @@ fn searches_on_many_nodes_that_each_stay_within_their_limit_share_one_budget() {
     alone.cluster.device_work().allow(u64::MAX, u64::MAX);
     let p = alone.prepare("p");
     assert_eq!(alone.cluster.decide(&p).node(), None);
-    let one_node = u64::MAX - alone.cluster.device_work().left();
+    // For the node, and for the reason.
+    let one_search = (u64::MAX - alone.cluster.device_work().left()) / 2;
 
     let mut world = on_nodes(8);
     let (p, other) = (world.prepare("p"), world.prepare("other"));
     let work = world.cluster.device_work().clone();
-    // Enough for each node once, but not for the reasons of each as well.
-    work.allow(7 * one_node, 70 * one_node);
+    // Enough for some nodes: what was found there is said, and how many were left out.
+    work.allow(5 * one_search, 70 * one_search);
     let message = world.cluster.decide(&p).message().into_owned();
-    assert!(message.contains(" the search for devices on the node ended at its limit of work"), "{message}");
-    assert!(message.contains(" without a search for devices"), "{message}");
+    assert!(
+        message.contains(" 4 the search for devices on the node ended at its limit of work"),
+        "{message}"
+    );
+    assert!(message.contains(" 4 without a search for devices"), "{message}");
     assert!(work.is_cut());
     assert_eq!(world.cluster.decide(&other).node(), Some("n0"), "others have what is left");
+    assert!(!work.is_cut());
+    // The next decision goes on with the nodes that are left.
+    work.allow(9 * one_search, 70 * one_search);
+    let message = world.cluster.decide(&p).message().into_owned();
+    assert!(
+        message.contains(" 8 the search for devices on the node ended at its limit of work"),
+        "{message}"
+    );
     assert!(!work.is_cut());
 }
 

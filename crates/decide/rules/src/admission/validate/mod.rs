@@ -77,6 +77,10 @@ pub fn validate_pod(pod: &Pod, options: &ValidationOptions) -> Vec<FieldError> {
     }
     scheduling::validate_gates(spec, &path.child("schedulingGates"), &mut errors);
     scheduling::validate_spread(spec, &path.child("topologySpreadConstraints"), &mut errors);
+    let shares_network = spec.host_network && spec.host_users == Some(false);
+    if shares_network && !options.feature_gates.is_on("UserNamespacesHostNetworkSupport") {
+        errors.forbidden(&path.child("hostNetwork"), "when `hostUsers` is false");
+    }
     if !spec.node_name.is_empty() {
         errors.invalid_each(&path.child("nodeName"), &spec.node_name, syntax::dns_subdomain(&spec.node_name));
     }

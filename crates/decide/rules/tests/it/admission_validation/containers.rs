@@ -92,6 +92,9 @@ fn containers_and_ports() {
            true",
         ],
     );
+    let own_users =
+        json!({"hostNetwork": true, "hostUsers": false, "containers": [{"name": "c", "image": "i"}]});
+    check_spec(own_users, &["spec.hostNetwork: Forbidden: when `hostUsers` is false"]);
 }
 
 fn with_resources(resources: Value) -> Value {

@@ -159,7 +159,7 @@ fn kubectl_takes_over_what_it_applied_client_side() {
 #[test]
 fn managers_have_names() {
     for (field_manager, agent, expected) in
-        [("me", "kubectl/v1", "me"), ("", "kubectl/v1.32 (linux)", "kubectl"), ("", "", "")]
+        [("me", "kubectl/v1", "me"), ("", "kubectl/v1.32 (linux)", "kubectl"), ("", "", "unknown")]
     {
         assert_eq!(manager_name(field_manager, agent), Ok(expected.to_owned()));
     }

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use berth_api::object::Pod;
 use berth_api::read::Kind;
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
-use berth_input::expand::workload_pods;
+use berth_control::expand::workload_pods;
 use berth_input::inventory::{Inventory, WorkloadSpec};
 use berth_rules::{Dialect, NodeRequirement, NodeSelectorRule, NodeTerm, Requirement, Tolerations};
 

@@ -5,8 +5,7 @@ use std::collections::{HashMap, HashSet};
 use berth_api::object::{Condition, NamespacedName, Pod};
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_control::budget::{Budget, Scales};
-use berth_engine::Outcome;
-use berth_input::expand::target_node;
+use berth_control::expand::target_node;
 use berth_input::inventory::{Entry, Inventory};
 use serde::Serialize;
 
@@ -18,6 +17,8 @@ use crate::simulation::unadmitted::Unadmitted;
 
 /// Pods that a message names.
 const MAX_NAMED: usize = 3;
+
+const LOST_WITH_NODE: &str = "has no controller: it is lost with its node";
 
 /// The eviction of a pod from a node.
 #[derive(Clone, Debug)]
@@ -109,15 +110,7 @@ impl Evictions {
                 [budget] if spare[*budget] > 0 => spare[*budget] -= 1,
                 _ => return true,
             }
-            // The DaemonSet creates its pod on the same node again, and a kubelet the mirror of its own.
-            if !pod.belongs_to_node() {
-                steps.leave(at, &eviction.node, &eviction.why, lost);
-            } else if pod.metadata.controller().is_some_and(|owner| owner.kind == "DaemonSet") {
-                let pod = pod.clone();
-                if !steps.simulation.is_eligible(&pod, &eviction.node) {
-                    steps.delete(at);
-                }
-            }
+            steps.leave_or_return(at, eviction, lost);
             false
         });
         open.len() < n_open
@@ -203,18 +196,29 @@ impl Steps<'_> {
             return;
         }
         let names: HashSet<&str> = nodes.iter().map(String::as_str).collect();
-        for pod in self.simulation.pods.iter_mut().filter(|pod| pod.unadmitted.is_some()) {
-            if names.contains(pod.pod.spec.node_name.as_str()) {
+        // Pods that do not run there are garbage, too.
+        let is_there = |at: usize, pod: &SimulatedPod| {
+            pod.unadmitted.is_some()
+                && names.contains(pod.pod.spec.node_name.as_str())
+                && !self.gone.contains(&at)
+        };
+        let pods = self.simulation.pods.iter().enumerate();
+        let unadmitted: Vec<usize> = pods.filter(|(at, pod)| is_there(*at, pod)).map(|(at, _)| at).collect();
+        for at in unadmitted {
+            let pod = &mut self.simulation.pods[at];
+            if Fate::of(&pod.pod) == Fate::Recreated {
                 let why = Unadmitted::waiting(&pod.pod.spec.node_name);
                 pod.refuse(why);
+            } else {
+                self.leave(at, LOST_WITH_NODE, lost);
             }
         }
         let on_nodes = self.on_nodes(|node| names.contains(node));
         // At once: what is created again arrives when all of it is gone.
         on_nodes.iter().for_each(|(position, _)| self.simulation.remove_from_node(*position));
         nodes.iter().for_each(|node| self.simulation.cluster.remove_node(node));
-        for (position, node) in on_nodes {
-            self.leave(position, &node, "has no controller: it is lost with its node", lost);
+        for (position, _) in on_nodes {
+            self.leave(position, LOST_WITH_NODE, lost);
         }
         nodes.iter().for_each(|node| _ = self.simulation.nodes.remove(node));
         let is_daemon = |pod: &SimulatedPod| {
@@ -247,8 +251,8 @@ impl Steps<'_> {
         let (leaving, staying): (Vec<_>, Vec<_>) =
             on_nodes.partition(|(_, _, contact)| *contact == Contact::Recreated);
         leaving.iter().for_each(|(position, ..)| self.simulation.remove_from_node(*position));
-        for (position, node, _) in leaving {
-            self.leave(position, &node, "has no controller: the unreachable node evicts it", lost);
+        for (position, ..) in leaving {
+            self.leave(position, "has no controller: the unreachable node evicts it", lost);
         }
         for (position, ..) in staying {
             let pod = &mut self.simulation.pods[position].pod;
@@ -261,6 +265,54 @@ impl Steps<'_> {
         }
     }
 
+    /// Pods leave their nodes.
+    pub(super) fn depart(&mut self, leaving: &[Eviction], lost: &mut Vec<(NamespacedName, String)>) {
+        let there = leaving.iter().filter_map(|leaving| {
+            let at = self.simulation.position(leaving.pod.namespace(), leaving.pod.name())?;
+            let pod = &self.simulation.pods[at];
+            let is_there =
+                pod.node() == Some(&leaving.node) || pod.node().is_none() && pod.pod.belongs_to_node();
+            is_there.then_some((at, leaving))
+        });
+        for (at, leaving) in there.collect::<Vec<_>>() {
+            self.leave_or_return(at, leaving, lost);
+        }
+    }
+
+    /// A pod leaves its node. The DaemonSet creates its pod on the same node again, and a kubelet the mirror of its own.
+    fn leave_or_return(&mut self, at: usize, eviction: &Eviction, lost: &mut Vec<(NamespacedName, String)>) {
+        let pod = &self.simulation.pods[at].pod;
+        if !pod.belongs_to_node() {
+            if !self.stays_terminating(at) {
+                self.leave(at, &eviction.why, lost);
+            }
+        } else if pod.metadata.controller().is_some_and(|owner| owner.kind == "DaemonSet") {
+            let pod = pod.clone();
+            if !self.simulation.is_eligible(&pod, &eviction.node) {
+                self.delete(at);
+            }
+        }
+    }
+
+    /// Pods are evicted, and those that their controllers create in their place are bound to these nodes, which admit them or not.
+    pub(super) fn move_pods(&mut self, moves: &[(NamespacedName, String)]) {
+        let position = |name: &NamespacedName| self.simulation.position(name.namespace(), name.name());
+        let moves: Vec<_> = moves.iter().filter_map(|(pod, to)| Some((position(pod)?, to))).collect();
+        moves.iter().for_each(|(at, _)| self.simulation.remove_from_node(*at));
+        let mut arriving = Vec::new();
+        for (at, to) in moves {
+            let simulation = &mut *self.simulation;
+            simulation.take_again(at);
+            if simulation.may_need_devices(&simulation.pods[at].pod) {
+                simulation.move_to(at, to);
+            } else if simulation.create_at(at) {
+                simulation.pods[at].pod.spec.node_name.clone_from(to);
+                arriving.push((at, simulation.cluster.prepare(&simulation.pods[at].pod)));
+            }
+        }
+        self.simulation.arrive(arriving);
+    }
+
     /// The pods on nodes, by position.
     fn on_nodes(&self, is_meant: impl Fn(&str) -> bool) -> Vec<(usize, String)> {
         let pods = self.simulation.pods().iter().enumerate();
@@ -270,19 +322,13 @@ impl Steps<'_> {
     }
 
     /// Takes a pod off its node. Its controller creates it again; `why` is the message for a pod without one.
-    fn leave(&mut self, position: usize, node: &str, why: &str, lost: &mut Vec<(NamespacedName, String)>) {
+    fn leave(&mut self, position: usize, why: &str, lost: &mut Vec<(NamespacedName, String)>) {
         match Fate::of(&self.simulation.pods[position].pod) {
             // The rollout creates it from the new template.
             Fate::Recreated if self.is_replaced(position) => self.delete(position),
             Fate::Recreated => {
-                let simulation = &mut *self.simulation;
-                simulation.remove_from_node(position);
-                simulation.creation.release(&simulation.pods[position].pod);
-                simulation.recreate_at(position, node);
-                let evicted = &mut simulation.pods[position];
-                evicted.was_running = false;
-                simulation.n_vacated += 1;
-                evicted.outcome = Outcome::Unschedulable { message: String::new(), plugins: Vec::new() };
+                self.simulation.remove_from_node(position);
+                self.simulation.take_again(position);
                 self.arrive_or_wait(position);
             }
             fate => {

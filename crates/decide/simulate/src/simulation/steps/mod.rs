@@ -45,6 +45,10 @@ pub(crate) struct Leaving {
     pub nodes: Vec<String>,
     /// Nodes that cannot be reached, for so many seconds; for ever without a number.
     pub unreachable: Vec<(String, Option<i64>)>,
+    /// Pods that leave their nodes, whatever budgets say.
+    pub leaving: Vec<Eviction>,
+    /// Pods that are moved, and where to.
+    pub moves: Vec<(NamespacedName, String)>,
     /// Evictions, and the budgets of these pods.
     pub evictions: Vec<Eviction>,
     pub budgets: Vec<Budget>,
@@ -108,7 +112,7 @@ impl Simulation {
     /// delete; `progress` is that of [`Simulation::run`].
     pub(crate) fn advance(
         &mut self,
-        Leaving { nodes, unreachable, evictions, budgets }: Leaving,
+        Leaving { nodes, unreachable, leaving, moves, evictions, budgets }: Leaving,
         now: Timestamp,
         mut progress: impl FnMut(usize, usize),
     ) -> Left {
@@ -123,6 +127,8 @@ impl Simulation {
             rollouts.iter_mut().for_each(|rollout| rollout.lose(&nodes, &steps.simulation.pods));
         }
         steps.lose_contact(&unreachable, &mut left.lost);
+        steps.depart(&leaving, &mut left.lost);
+        steps.move_pods(&moves);
         let mut evictions = evictions::Evictions::new(evictions, budgets, steps.simulation);
         let mut is_first = true;
         loop {

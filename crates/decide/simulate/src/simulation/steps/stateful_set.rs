@@ -3,6 +3,7 @@
 use std::mem;
 
 use berth_control::stateful_set::{Member, Step, steps};
+use berth_control::taints::unreachable;
 
 use super::Steps;
 use crate::simulation::rollout::{Rollout, Strategy};
@@ -16,7 +17,8 @@ impl Steps<'_> {
             self.simulation.position(name.namespace(), name.name())?;
             let is_available = self.simulation.is_available(&name);
             let is_updated = !rollout.to_create.contains_key(&ordinal);
-            Some(Member { is_updated, is_available, is_identified: true, ..Member::default() })
+            let is_deleting = self.simulation.pod(name.namespace(), name.name())?.pod.metadata.is_deleting();
+            Some(Member { is_updated, is_available, is_deleting, is_identified: true, ..Member::default() })
         };
         let states: Vec<_> = changed.into_iter().map(|ordinal| (ordinal, state(ordinal))).collect();
         let Strategy::StatefulSet(spec, members) = &mut rollout.strategy else { return false };
@@ -37,11 +39,26 @@ impl Steps<'_> {
         let mut has_changed = false;
         for step in steps {
             has_changed |= match step {
-                Step::Delete(ordinal) => self.delete_old(rollout, &rollout.pod_name(ordinal)),
+                Step::Delete(ordinal) => {
+                    let name = rollout.pod_name(ordinal);
+                    let at = self.simulation.position(name.namespace(), name.name());
+                    at.is_some_and(|at| self.stays_terminating(at)) || self.delete_old(rollout, &name)
+                }
                 Step::Create { ordinal, .. } => self.create(rollout, ordinal),
                 Step::Label(_) => false,
             };
         }
         has_changed
+    }
+    /// Deletes a pod on a node that cannot be reached: nothing ends it there, and its name is not free. Returns whether that is so.
+    pub(super) fn stays_terminating(&mut self, position: usize) -> bool {
+        let pod = &self.simulation.pods[position];
+        let node = pod.node().and_then(|node| self.simulation.node(node));
+        let is_unreachable = node.is_some_and(|node| node.spec.taints.contains(&unreachable("NoExecute")));
+        let is_of_set = pod.pod.metadata.controller().is_some_and(|owner| owner.kind == "StatefulSet");
+        if is_unreachable && is_of_set {
+            self.simulation.pods[position].pod.metadata.deletion_timestamp.get_or_insert(self.now);
+        }
+        is_unreachable && is_of_set
     }
 }

@@ -5,7 +5,7 @@ use berth_api::syntax::shell::Command;
 use berth_input::inventory::Inventory;
 use berth_rebalance::{Goal, Request};
 use berth_simulate::what_if::{Change as WhatIfChange, WhatIf};
-use berth_simulate::{Repair, Simulation, SimulationOptions};
+use berth_simulate::{Repair, SimulatedPod, Simulation, SimulationOptions};
 use jiff::Timestamp;
 
 use crate::devices::node;
@@ -147,12 +147,14 @@ fn a_moved_pod_has_devices_of_the_target_after_a_plan_and_in_a_what_if() {
     simulation.carry_out(&plan);
     assert_eq!(in_use(&mut simulation)[1], 1);
     assert_eq!(simulation.rebalance(&request, None).moves, []);
-    // The moves alone, in the input of a what-if.
+    // The moves alone, in a what-if: the pending pod gets what the moved one leaves.
     let mut what_if = WhatIf::new(inventory, options(), Timestamp::MAX).expect("the objects are valid");
     let moved =
         WhatIfChange::Move { pod: NamespacedName::new("default", "r"), from: None, to: "b".to_owned() };
     what_if.apply(&moved).expect("it moves");
-    assert_eq!(in_use(&mut what_if.simulation().expect("the objects are valid")), [0, 1]);
+    let mut changed = what_if.run(|_, _| ()).expect("the objects are valid");
+    assert_eq!(in_use(&mut changed.simulation), [1, 1]);
+    assert_eq!(changed.simulation.pod("default", "r").and_then(SimulatedPod::node), Some("b"));
 }
 
 #[test]

@@ -46,6 +46,34 @@ impl Devices {
         self.objects.retain(|o| (o.kind(), o.metadata().namespaced_name()) != (kind, key.clone()));
     }
 
+    /// Gives devices the taints of the rules that select them; rules that come later have no effect.
+    pub fn add_taints_of_rules(&mut self) {
+        let rules: Vec<_> = self
+            .objects
+            .iter()
+            .filter_map(|object| match object {
+                DeviceObject::DeviceTaintRule(rule) => Some(rule.spec.clone()),
+                _ => None,
+            })
+            .collect();
+        let selects =
+            |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| wanted == name);
+        for object in &mut self.objects {
+            let DeviceObject::ResourceSlice(slice) = object else { continue };
+            let (driver, pool) = (slice.spec.driver.clone(), slice.spec.pool.name.clone());
+            for device in &mut slice.spec.devices {
+                let selected = rules.iter().filter(|rule| {
+                    rule.device_selector.as_ref().is_some_and(|selector| {
+                        selects(&selector.driver, &driver)
+                            && selects(&selector.pool, &pool)
+                            && selects(&selector.device, &device.name)
+                    })
+                });
+                device.taints.extend(selected.map(|rule| rule.taint.clone()));
+            }
+        }
+    }
+
     pub fn slices(&self) -> impl Iterator<Item = &ResourceSlice> {
         self.objects.iter().filter_map(|object| match object {
             DeviceObject::ResourceSlice(slice) => Some(&**slice),

@@ -85,7 +85,11 @@ pub fn pools<'a>(devices: &'a Devices, node: &Node, version: KubernetesVersion) 
         })
     };
     pools.retain(|pool| !(pool.is_incomplete && is_outdated(pool)));
-    pools.sort_by_key(|pool| pool.devices.iter().any(|(_, device)| !device.binding_conditions.is_empty()));
+    // Nothing is known of the devices of a pool that is not usable.
+    pools.sort_by_key(|pool| {
+        let is_usable = !pool.is_incomplete && !pool.is_invalid;
+        is_usable && pool.devices.iter().any(|(_, device)| !device.binding_conditions.is_empty())
+    });
     pools
 }
 

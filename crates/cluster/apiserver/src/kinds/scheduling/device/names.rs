@@ -114,7 +114,7 @@ pub fn validate_binding_conditions(device: &Value, path: &str, causes: &mut Caus
 pub fn validate_node_selector(selector: &Value, path: &str, causes: &mut Causes) {
     let Ok(selector) = berth_api::read::from_value(selector) else { return };
     for error in berth_rules::admission::validate_node_selector(&selector) {
-        let cause = crate::kinds::pod::validate::cause(&error, path);
+        let cause = crate::strategy::fields::cause(&error, path);
         causes.push(&cause.reason, &cause.field, cause.message);
     }
 }

@@ -187,7 +187,8 @@ fn validate_derived(choice: &Value, constraints: &[Value], names: &[&str], path:
         }
         let (field, expression) = (format!("{path}[{i}].expression"), &attribute["expression"]);
         match expression.as_str().unwrap_or_default() {
-            "" => causes.required(&field, ""),
+            // The type says so.
+            "" => {}
             text if text.len() > MAX_BYTES => causes.too_long(&field, MAX_BYTES),
             text => {
                 if let Some(why) = derived_attribute_problem(text) {

@@ -3,23 +3,48 @@
 use berth_api::syntax;
 use berth_schema::resource::DEVICE_TAINT_RULES;
 
-use super::names::validate_name;
+use super::names::{limited, validate_driver, validate_name, validate_pool};
 use crate::kinds::prelude::*;
+use crate::strategy::conditions::validate_conditions;
+
+const MAX_CONDITIONS: usize = 8;
 
 pub static TAINT_RULE: Typed = Typed {
-    enums: &[("DeviceTaint", "effect", super::EFFECTS)],
     complete: |rule| {
         if let Some(taint) = rule.pointer_mut("/spec/taint").and_then(Value::as_object_mut) {
             default(taint, "timeAdded", now());
         }
     },
     check: |rule, causes| {
-        let taint = &rule["spec"]["taint"];
-        validate_name("spec.taint.key", &taint["key"], syntax::label_key, causes);
-        validate_name("spec.taint.value", &taint["value"], syntax::label_value, causes);
+        // Its own messages say so.
+        causes.0.retain(|cause| !cause.field.starts_with("spec.taint."));
         let selector = &rule["spec"]["deviceSelector"];
-        validate_name("spec.deviceSelector.driver", &selector["driver"], syntax::dns_subdomain, causes);
+        validate_driver("spec.deviceSelector.driver", &selector["driver"], causes);
+        validate_pool("spec.deviceSelector.pool", &selector["pool"], causes);
         validate_name("spec.deviceSelector.device", &selector["device"], syntax::dns_label, causes);
+        let taint = &rule["spec"]["taint"];
+        let key = text(taint, "/key");
+        causes.problems("spec.taint.key", &key.into(), syntax::label_key(key));
+        validate_name("spec.taint.value", &taint["value"], syntax::label_value, causes);
+        match text(taint, "/effect") {
+            "" => causes.required("spec.taint.effect", ""),
+            _ => causes.one_of("spec.taint.effect", &taint["effect"], super::EFFECTS),
+        }
+    },
+    status: |status, causes| {
+        limited(&status["conditions"], "status.conditions", MAX_CONDITIONS, causes);
+        validate_conditions("status.conditions", &status["conditions"], causes);
     },
     ..Typed::new(&DEVICE_TAINT_RULES)
 };
+
+pub const TAINT_RULE_COLUMNS: &[Column] = &[
+    NAME,
+    Column::field("Key", "Key of the taint.", "/spec/taint/key"),
+    Column::field("Value", "Value of the taint.", "/spec/taint/value"),
+    Column::field("Effect", "What it does to pods.", "/spec/taint/effect"),
+    Column::text("TimeAdded", "Time since the devices have it.", |row| {
+        row.since("/spec/taint/timeAdded").into()
+    }),
+    AGE,
+];

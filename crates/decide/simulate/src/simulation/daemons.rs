@@ -1,0 +1,48 @@
+//! DaemonSets follow the changes of nodes.
+
+use berth_api::object::{NamespacedName, Node};
+use berth_api::read::SourceLocation;
+use berth_control::expand::{expand, target_node};
+use berth_input::inventory::{Entry, Inventory, WorkloadSpec};
+
+use super::build::Classes;
+use super::state::Simulation;
+
+impl Simulation {
+    /// A node has changed: the DaemonSets of the input create their pods there. Returns the pods that they delete.
+    pub(crate) fn follow_daemons(&mut self, inventory: &Inventory, node: &Node) -> Vec<NamespacedName> {
+        let sets = inventory.workloads.iter().filter(|entry| {
+            let name = entry.object.metadata().namespaced_name();
+            let rolls_out = |kind| self.rollouts.iter().any(|of| (of.kind, &of.name) == (kind, &name));
+            matches!(entry.object.spec, WorkloadSpec::DaemonSet(_)) && !rolls_out(entry.object.kind())
+        });
+        let mut workloads: Vec<_> = sets.cloned().collect();
+        if workloads.is_empty() {
+            return Vec::new();
+        }
+        workloads.iter_mut().for_each(|entry| entry.object.replaced = None);
+        fn entry<T>(object: T) -> Entry<T> {
+            Entry { object, raw: None, source: SourceLocation::file("changed"), order: 0 }
+        }
+        let on_node = self.pods.iter().filter(|pod| {
+            pod.pod.belongs_to_node() && target_node(&pod.pod) == Some(node.metadata.name.as_str())
+        });
+        let mut of_node = Inventory::default();
+        of_node.pods = on_node.map(|pod| entry(pod.pod.clone())).collect();
+        (of_node.nodes, of_node.workloads) = (vec![entry(node.clone())], workloads);
+        // The objects were expanded when the simulation was built.
+        let Ok(expansion) = expand(&of_node) else { return Vec::new() };
+        let (classes, policies) = (Classes::of(inventory), self.policies_of(inventory));
+        for mut pod in expansion.pods.into_iter().map(|created| created.pod) {
+            let metadata = &mut pod.metadata;
+            if self.position(&metadata.namespace, &metadata.name).is_some() {
+                metadata.name = format!("{}-{}", metadata.name, node.metadata.name);
+            }
+            if self.admits_template(&mut pod, &classes, &policies) {
+                self.make_claims(&mut pod);
+                self.create_daemon(pod);
+            }
+        }
+        expansion.deleted.into_iter().collect()
+    }
+}

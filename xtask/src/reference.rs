@@ -1,0 +1,179 @@
+//! The programs of Kubernetes in `reference/`: builds them, records their answers, and compares Berth with them.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::Value;
+
+use crate::cargo::{cargo, root, target_directory};
+
+pub const USAGE: &str = "cargo xtask reference build VERSION [PROGRAM...]    (builds programs of Kubernetes 1.36, 1.37 or 1.38, or karpenter, with Go)\n       \
+                         cargo xtask reference record VERSION    (records the scenarios of conformance/VERSION anew)\n       \
+                         cargo xtask reference compare VERSION [COUNT [SEED]]    (records new scenarios and replays them: prints those that differ)";
+
+/// The suites of `scenarios.py`, and how many scenarios of each the project keeps.
+const SUITES: [(&str, u32); 12] = [
+    ("nodeaffinity", 20),
+    ("interpod", 30),
+    ("spread", 30),
+    ("resources", 20),
+    ("profiles", 30),
+    ("admission", 40),
+    ("mixed", 30),
+    ("preemption", 30),
+    ("volumes", 30),
+    ("dra", 40),
+    ("recent-resources", 30),
+    ("recent-devices", 40),
+];
+
+/// The suites that a version has an oracle for: DeviceTaintRules of v1 are there since 1.37.
+fn suites_of(version: &str) -> impl Iterator<Item = (&'static str, u32)> {
+    SUITES.into_iter().filter(move |(suite, _)| version != "1.36" || *suite != "recent-devices")
+}
+
+pub fn run(arguments: &[&str]) -> Result<String, String> {
+    let root = root()?;
+    match *arguments {
+        ["build", version, ref programs @ ..] => {
+            let out = folder(version)?;
+            let built =
+                Command::new(root.join("reference/build")).arg(version).arg(&out).args(programs).status();
+            match built.map_err(|e| format!("reference/build: {e}"))? {
+                status if status.success() => Ok(format!("built in {}", out.display())),
+                _ => Err("reference/build failed; it needs bash, Go and its module proxy".to_owned()),
+            }
+        }
+        ["record", version] => record_all(&root, version),
+        ["compare", version] => compare(&root, version, 500, 1),
+        ["compare", version, count] => compare(&root, version, number(count)?, 1),
+        ["compare", version, count, seed] => compare(&root, version, number(count)?, number(seed)?),
+        _ => Err(format!("usage: {USAGE}")),
+    }
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|e| format!("{text:?} is not a number: {e}"))
+}
+
+/// Where the programs of a version are: outside of what is checked in.
+fn folder(version: &str) -> Result<PathBuf, String> {
+    Ok(match std::env::var_os("BERTH_REFERENCE") {
+        Some(folder) => PathBuf::from(folder),
+        None => target_directory()?.join("reference"),
+    }
+    .join(version))
+}
+
+/// The recordings of a version anew, with the seed of the project.
+fn record_all(root: &Path, version: &str) -> Result<String, String> {
+    let kept = root.join("conformance").join(version);
+    std::fs::create_dir_all(&kept).map_err(|e| format!("{}: {e}", kept.display()))?;
+    for (suite, count) in suites_of(version) {
+        let path = kept.join(format!("{suite}.jsonl.gz"));
+        // With itself as the second opinion: a scenario with a random answer is no recording.
+        let (first, second) =
+            (record(root, version, suite, count, 1)?, record(root, version, suite, count, 1)?);
+        let same = first.iter().zip(&second).filter(|(a, b)| a == b).map(|(a, _)| format!("{a}\n"));
+        let write = || {
+            let mut file = GzEncoder::new(std::fs::File::create(&path)?, Compression::best());
+            same.clone().try_for_each(|line| file.write_all(line.as_bytes()))?;
+            file.finish()
+        };
+        write().map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(format!("recorded in {}", kept.display()))
+}
+
+/// Generated scenarios with the answers of this version, one a line.
+fn record(root: &Path, version: &str, suite: &str, count: u32, seed: u32) -> Result<Vec<String>, String> {
+    let oracle = folder(version)?.join("oracle");
+    let failed = |what: &Path, e: String| format!("{}: {e}", what.display());
+    if !oracle.is_file() {
+        return Err(failed(&oracle, format!("not built: cargo xtask reference build {version} oracle")));
+    }
+    let generator = root.join("reference/scenarios.py");
+    let mut scenarios = Command::new("python3")
+        .arg(&generator)
+        .args([suite, &count.to_string(), &seed.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| failed(&generator, format!("cannot run python3: {e}")))?;
+    let input = scenarios.stdout.take().map_or_else(Stdio::null, Stdio::from);
+    let answers = Command::new(&oracle).stdin(input).stderr(Stdio::null()).output();
+    let answers = answers.map_err(|e| failed(&oracle, e.to_string()))?;
+    if !scenarios.wait().is_ok_and(|status| status.success()) {
+        return Err(failed(&generator, format!("{suite} {count} {seed} failed")));
+    }
+    let text = String::from_utf8(answers.stdout).map_err(|e| failed(&oracle, e.to_string()))?;
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    match answers.status.success() && lines.len() == count as usize {
+        true => Ok(lines),
+        false => Err(failed(&oracle, format!("{} of {count} scenarios of {suite} answered", lines.len()))),
+    }
+}
+
+/// Records new scenarios of each suite, and lets Berth decide them.
+fn compare(root: &Path, version: &str, count: u32, seed: u32) -> Result<String, String> {
+    let total: u32 = SUITES.iter().map(|(_, n)| n).sum();
+    let kept = folder(version)?.join(format!("different-{seed}.jsonl"));
+    let (mut n_scenarios, mut different) = (0, Vec::new());
+    for (suite, share) in suites_of(version) {
+        let recordings = record(root, version, suite, (count * share).div_ceil(total), seed)?;
+        n_scenarios += recordings.len();
+        let report = replay(version, &recordings)?;
+        let names = report["differences"].as_array().into_iter().flatten().map(|d| &d["scenario"]);
+        let names: std::collections::HashSet<&Value> = names.collect();
+        if names.is_empty() {
+            continue;
+        }
+        // A random answer is not one to agree with.
+        let name = |line: &str| {
+            serde_json::from_str::<Value>(line).map(|r| r["scenario"]["name"].clone()).unwrap_or_default()
+        };
+        let again = record(root, version, suite, (count * share).div_ceil(total), seed)?;
+        let twice = recordings.into_iter().zip(again).filter(|(first, second)| first == second);
+        different.extend(twice.map(|(line, _)| line).filter(|line| names.contains(&name(line))));
+    }
+    let lines: String = different.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(&kept, lines).map_err(|e| format!("{}: {e}", kept.display()))?;
+    match different.len() {
+        0 => Ok(format!("{n_scenarios} scenarios of Kubernetes {version}, seed {seed}: 0 differ")),
+        n => Err(format!(
+            "{n} of {n_scenarios} scenarios of Kubernetes {version}, seed {seed}, differ; they are in {}: berth replay \
+             --kubernetes {version} shows where",
+            kept.display()
+        )),
+    }
+}
+
+/// What `berth replay -o json` says about recordings.
+fn replay(version: &str, recordings: &[String]) -> Result<Value, String> {
+    let failed = |e: String| format!("berth replay: {e}");
+    let mut berth = Command::new(cargo())
+        .args([
+            "run",
+            "--quiet",
+            "--locked",
+            "--package",
+            "berth-cli",
+            "--",
+            "replay",
+            "--kubernetes",
+            version,
+        ])
+        .args(["--limit", "1000000", "-o", "json", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| failed(e.to_string()))?;
+    let input = recordings.join("\n");
+    let mut stdin = berth.stdin.take().ok_or_else(|| failed("no standard input".to_owned()))?;
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = berth.wait_with_output().map_err(|e| failed(e.to_string()))?;
+    writer.join().map_err(|_| failed("the writer failed".to_owned()))?.map_err(|e| failed(e.to_string()))?;
+    serde_json::from_slice(&output.stdout).map_err(|e| failed(format!("printed no JSON: {e}")))
+}
