@@ -44,7 +44,7 @@ fn the_recordings_of_each_version_are_replayed_without_a_difference() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../conformance");
     for version in ["1.36", "1.37", "1.38"] {
         let ran = berth(&folder, &["replay", "--kubernetes", version, version], b"");
-        assert!(ran.stdout.ends_with(", 0 differences\n"), "{version}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(", 0 differences\n"), "{version}: {}{}", ran.stdout, ran.stderr);
         assert!(!ran.stdout.starts_with("0 scenarios"), "{version}: nothing in it");
     }
 }
