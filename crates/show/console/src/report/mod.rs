@@ -175,9 +175,12 @@ impl Report {
 
     /// Adds another report, whose verdict stands under a title.
     pub fn append(&mut self, title: &str, other: Report) {
-        self.verdict.extend(other.verdict.first().map(|first| {
-            line![format!("{title}: ")].into_iter().chain(first.iter().cloned()).collect()
-        }));
+        self.verdict.extend(
+            other
+                .verdict
+                .first()
+                .map(|first| line![format!("{title}: ")].into_iter().chain(first.iter().cloned()).collect()),
+        );
         let part = self.titled(title);
         other.verdict.into_iter().for_each(|spans| part.line(0, spans));
         self.parts.extend(other.parts);
