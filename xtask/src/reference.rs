@@ -30,6 +30,13 @@ const SUITES: [(&str, u32); 12] = [
     ("recent-devices", 40),
 ];
 
+/// Whether a scenario has a selector of namespaces that a missing label satisfies.
+fn selects_by_absence(scenario: &str) -> bool {
+    let selectors = scenario.split(r#""namespaceSelector":{"matchExpressions":["#).skip(1);
+    let mut expressions = selectors.filter_map(|rest| rest.split("]}").next());
+    expressions.any(|list| list.contains(r#""NotIn""#) || list.contains(r#""DoesNotExist""#))
+}
+
 /// The suites that a version has an oracle for: DeviceTaintRules of v1 are there since 1.37.
 fn suites_of(version: &str) -> impl Iterator<Item = (&'static str, u32)> {
     SUITES.into_iter().filter(move |(suite, _)| version != "1.36" || *suite != "recent-devices")
@@ -111,6 +118,8 @@ fn record(root: &Path, version: &str, suite: &str, count: u32, seed: u32) -> Res
     let text = String::from_utf8(answers.stdout).map_err(|e| failed(&oracle, e.to_string()))?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     match answers.status.success() && lines.len() == count as usize {
+        // 1.36.3 matches selectors of namespaces with missing labels as well (kubernetes/kubernetes#141526).
+        true if version == "1.36" => Ok(lines.into_iter().filter(|line| !selects_by_absence(line)).collect()),
         true => Ok(lines),
         false => Err(failed(&oracle, format!("{} of {count} scenarios of {suite} answered", lines.len()))),
     }
