@@ -96,7 +96,7 @@ impl DeviceWork {
         reason: &Cow<'static, str>,
     ) {
         // Without a limit, nobody asks.
-        if self.left() == u64::MAX {
+        if self.0.per_decision.load(Ordering::Relaxed) == u64::MAX {
             return;
         }
         let mut found = self.found();
