@@ -4,7 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -83,7 +83,7 @@ impl DeviceWork {
         *self.found() = FoundReasons::default();
     }
 
-    fn found(&self) -> std::sync::MutexGuard<'_, FoundReasons> {
+    fn found(&self) -> MutexGuard<'_, FoundReasons> {
         self.0.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,7 +93,7 @@ impl DeviceWork {
         rules: &Arc<R>,
         seen: u64,
         node: Symbol,
-        reason: &Cow<'static, str>,
+        reason: Cow<'static, str>,
     ) {
         // Without a limit, nobody asks.
         if self.0.per_decision.load(Ordering::Relaxed) == u64::MAX {
@@ -103,7 +103,7 @@ impl DeviceWork {
         if !found.is_of(rules, seen) {
             *found = FoundReasons { of: Some((rules.clone(), seen)), ..FoundReasons::default() };
         }
-        found.by_node.insert(node, reason.clone());
+        found.by_node.insert(node, reason);
     }
 
     /// Whether the current decision is cut, and whether one was.
