@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::state::Symbol;
+use crate::state::interned::intern::Symbol;
 
 /// What searches for devices may still take, in steps: each look at a device and each result of a selector that is looked up is one,
 /// and takes some ten nanoseconds; a unit of the cost of an expression is five.
