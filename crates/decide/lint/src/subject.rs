@@ -13,7 +13,7 @@ use berth_input::inventory::{Entry, Workload, WorkloadSpec};
 use berth_rules::admission::{
     AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes, validate_annotations,
 };
-use berth_rules::{PodRules, PodSet, PodTerm, annotation_affinity};
+use berth_rules::{PodRules, PodSet, annotation_affinity};
 use serde_json::Value;
 
 use crate::added_labels::{AddedLabels, UNKNOWN_VALUE};
@@ -112,7 +112,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) denied: Option<String>,
     /// See [`Subject::own_match_label_key`]: by the path of the term, once it is asked for.
     pub(crate) own_keys: OnceCell<HashMap<String, &'static str>>,
-    anti_affinity_sets: OnceCell<Vec<PodSet>>,
+    /// See [`Subject::required_anti_affinity`].
+    pub(crate) anti_affinity_sets: OnceCell<Vec<PodSet>>,
 }
 
 impl<'a> Subject<'a> {
@@ -216,12 +217,6 @@ impl<'a> Subject<'a> {
     /// `Deployment web`.
     pub(crate) fn shown(&self) -> String {
         format!("{} {}", self.object.kind, self.object.name)
-    }
-
-    /// The terms of required anti-affinity, each with the pods that it selects.
-    pub(crate) fn required_anti_affinity(&self) -> impl Iterator<Item = (&PodTerm, &PodSet)> {
-        let terms = &self.rules.required_anti_affinity;
-        terms.iter().zip(self.anti_affinity_sets.get_or_init(|| terms.iter().map(PodSet::of).collect()))
     }
 
     /// The number of pods at one time, as far as it is known.

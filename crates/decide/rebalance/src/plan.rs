@@ -36,7 +36,7 @@ pub struct Plan {
     pub is_cut: bool,
     /// The steps of work that it took.
     #[serde(skip)]
-    pub n_steps: u64,
+    pub n_work_steps: u64,
     /// The number of moves that were left out for [`Request::max_moves`].
     pub left_out: usize,
     /// The pending pods that find a node after the moves.
@@ -90,10 +90,10 @@ pub fn plan(input: Input<'_>, request: &Request) -> Plan {
     let (before, bounds) = (board.values(), bounds(&board));
     let is_exhaustive = make(&mut board, &bounds, request);
     let is_cut = board.work.is_spent();
-    let mut n_steps = board.work.n_spent();
+    let mut n_work_steps = board.work.n_spent();
     board.work = WorkBudget::new(request.max_steps / 4);
     let steps = tidy(&mut board);
-    n_steps += board.work.n_spent();
+    n_work_steps += board.work.n_spent();
     let kept = request.max_moves.map_or(steps.len(), |max| steps.len().min(max));
     board.undo_to(0);
     let moves = replay(&mut board, &steps[..kept]);
@@ -107,7 +107,7 @@ pub fn plan(input: Input<'_>, request: &Request) -> Plan {
         bounds: named(request, &bounds),
         is_exhaustive,
         is_cut,
-        n_steps,
+        n_work_steps,
         left_out: steps.len() - kept,
         placed,
         immovable,

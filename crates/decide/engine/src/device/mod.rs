@@ -182,7 +182,7 @@ impl CycleDevices {
             && in_use.is_that_of_state()
         {
             if reason != WORK_SPENT {
-                work.keep_reason(&self.rules, seen, node.name, reason);
+                work.keep_reason(&self.rules, seen, node.name, reason.clone());
             } else if let Some(reason) = work.kept_reason(&self.rules, seen, node.name) {
                 // Nothing is left out.
                 work.set_marks(marks);

@@ -43,7 +43,7 @@ impl Trial<'_> {
         let (max_states, max_steps) = (MAX_STATES, self.budget.left());
         let request = Request { max_states, max_steps, ..Request::new(vec![Goal::Defragment], *now) };
         let plan = plan(input, &request);
-        _ = self.budget.spend(usize::try_from(plan.n_steps).unwrap_or(usize::MAX));
+        _ = self.budget.spend(usize::try_from(plan.n_work_steps).unwrap_or(usize::MAX));
         let node = plan.placed.first().filter(|_| !plan.moves.is_empty())?.node.clone();
         let mut commands = vec![commands::plan_for(&self.pod.pod)];
         commands.extend(plan.moves.iter().map(|made| commands::delete(&made.namespace, &made.name)));

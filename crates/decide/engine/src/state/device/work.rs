@@ -4,11 +4,11 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::state::Symbol;
+use crate::state::interned::intern::Symbol;
 
 /// What searches for devices may still take, in steps: each look at a device and each result of a selector that is looked up is one,
 /// and takes some ten nanoseconds; a unit of the cost of an expression is five.
@@ -82,28 +82,27 @@ impl DeviceWork {
         *self.found() = FoundReasons::default();
     }
 
-    fn found(&self) -> std::sync::MutexGuard<'_, FoundReasons> {
+    fn found(&self) -> MutexGuard<'_, FoundReasons> {
         self.0.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the reason for which a node was rejected, in a state that is counted by `seen`.
-    #[allow(clippy::ptr_arg, reason = "a text that is borrowed stays so")]
     pub(crate) fn keep_reason<R: Any + PartialEq + Send + Sync>(
         &self,
         rules: &Arc<R>,
         seen: u64,
         node: Symbol,
-        reason: &Cow<'static, str>,
+        reason: Cow<'static, str>,
     ) {
         // Without a limit, no decision is cut.
-        if self.left() == u64::MAX {
+        if self.0.per_decision.load(Ordering::Relaxed) == u64::MAX {
             return;
         }
         let mut found = self.found();
         if !found.is_of(rules, seen) {
             *found = FoundReasons { of: Some((rules.clone(), seen)), ..FoundReasons::default() };
         }
-        found.by_node.insert(node, reason.clone());
+        found.by_node.insert(node, reason);
     }
 
     /// Whether the current decision is cut, and whether one was.
