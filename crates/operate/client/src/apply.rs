@@ -228,7 +228,17 @@ impl<'a> Applier<'a> {
             Err(kube::Error::Api(status)) if status.is_not_found() => None,
             Err(error) => return Err(Box::new(error).into()),
         };
-        let found = found.map(|r| Resource { plural: r.name, is_namespaced: r.namespaced });
+        let mut found = found.map(|r| Resource { plural: r.name, is_namespaced: r.namespaced });
+        // The embedded API server answers requests about groups that it does not list.
+        if found.is_none()
+            && let Some(known) = berth_api::resource::Resource::of_kind(api_version, kind)
+        {
+            let known = Resource { plural: known.plural.to_owned(), is_namespaced: known.namespaced };
+            let request = Request::get(format!("{}?limit=1", known.path(api_version, ""))).body(Vec::new());
+            let request =
+                request.map_err(|error| ApplyError::from(Box::new(kube::Error::HttpError(error))))?;
+            found = self.client.request::<Value>(request).await.is_ok().then_some(known);
+        }
         self.resources.insert(key, found.clone());
         Ok(found)
     }

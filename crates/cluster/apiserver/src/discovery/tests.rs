@@ -54,6 +54,19 @@ fn groups_of_pods_hid_resources_of_the_same_name_without_their_gate() {
 }
 
 #[test]
+fn groups_were_listed_by_name_instead_of_their_priority() {
+    let (_, list) = get("/apis", None).expect("/apis");
+    let names: Vec<&str> = list["groups"]
+        .as_array()
+        .expect("groups")
+        .iter()
+        .filter_map(|group| group["name"].as_str())
+        .collect();
+    assert_eq!(names[..3], ["apiregistration.k8s.io", "apps", "events.k8s.io"]);
+    assert_eq!(names[names.len() - 2..], ["flowcontrol.apiserver.k8s.io", "metrics.k8s.io"]);
+}
+
+#[test]
 fn resources_are_described() {
     let (_, list) = get("/api/v1", None).expect("core");
     let entry = |name: &str| {

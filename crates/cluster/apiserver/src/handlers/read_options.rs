@@ -50,7 +50,7 @@ pub fn resource_version(query: &Query) -> Result<Option<u64>, Box<Status>> {
 
 /// The store has not reached the requested version.
 pub fn too_large(requested: u64, current: u64) -> Box<Status> {
-    let message = format!("Too large resource version: {requested}, current: {current}");
+    let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
     let mut status = Status::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
     status.details.causes = vec![Cause {
         reason: "ResourceVersionTooLarge".to_owned(),

@@ -509,3 +509,13 @@ async fn pod_groups_and_workloads_have_two_versions() {
     let (_, shown) = get(&client, &format!("{}/w", of("v1alpha2", "workloads"))).await;
     assert_eq!(shown["spec"]["podGroupTemplates"][0]["disruptionMode"], "Pod", "{shown}");
 }
+
+#[tokio::test]
+async fn pod_groups_that_discovery_does_not_list_were_not_applied() {
+    let server = server().await;
+    let text = include_str!("../../../../../examples/pod-group/training.yaml");
+    let manifests = berth_api::read::collect_manifests(text, "training.yaml").unwrap();
+    let n_objects = manifests.len();
+    let applied = berth_client::apply::apply(&admin(&server), manifests).await.unwrap();
+    assert_eq!((applied.n_objects, applied.skipped.len()), (n_objects, 0));
+}

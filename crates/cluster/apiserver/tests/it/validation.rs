@@ -214,7 +214,25 @@ async fn what_is_not_supported_says_so() {
             status["message"]
                 .as_str()
                 .unwrap()
-                .starts_with("Too large resource version: 99999999999999, current: ")
+                .starts_with("Timeout: Too large resource version: 99999999999999, current: ")
         );
     }
+}
+
+#[tokio::test]
+async fn pod_templates_without_containers_and_bindings_to_no_node_were_stored() {
+    let server = server().await;
+    let client = admin(&server);
+    let templates = "/api/v1/namespaces/default/podtemplates";
+    for template in [Value::Null, json!({"spec": {"containers": []}})] {
+        let object = json!({"metadata": {"name": "t"}, "template": template});
+        let (code, status) = post(&client, templates, &object).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
+        assert_eq!(cause(&status), ("template.spec.containers", "Required value"));
+    }
+    post(&client, PODS, &pod("a")).await;
+    let binding = json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "Bad_Name!"}});
+    let (code, status) = post(&client, &format!("{PODS}/a/binding"), &binding).await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{status}");
+    assert!(status["message"].as_str().unwrap().starts_with("target.name: Invalid value: \"Bad_Name!\""));
 }

@@ -41,6 +41,9 @@ impl Strategy for PersistentVolume {
         if let Some(spec) = object(value, "spec") {
             default_text(spec, "persistentVolumeReclaimPolicy", "Retain");
             default_text(spec, "volumeMode", "Filesystem");
+            if let Some(source) = spec.get_mut("hostPath").and_then(Value::as_object_mut) {
+                default_text(source, "type", "");
+            }
         }
     }
 

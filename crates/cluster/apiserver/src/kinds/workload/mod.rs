@@ -7,6 +7,7 @@ mod daemon_set;
 mod deployment;
 mod job;
 mod pod_disruption_budget;
+mod pod_template;
 mod replica_set;
 mod replication_controller;
 pub mod shared;
@@ -18,7 +19,7 @@ use crate::kinds::kind::{NoRules, kinds};
 use crate::kinds::prelude::*;
 
 kinds! {
-    POD_TEMPLATES: Typed::new(&POD_TEMPLATES), &[
+    POD_TEMPLATES: pod_template::PodTemplate, &[
         NAME,
         Column::text("Containers", "Names of the containers.", |row| row.containers("/template/spec", "name")),
         Column::text("Images", "Images of the containers.", |row| row.containers("/template/spec", "image")),
