@@ -59,7 +59,7 @@ impl Subject<'_> {
     /// The terms of required anti-affinity, each with the pods that it selects.
     pub(crate) fn required_anti_affinity(&self) -> impl Iterator<Item = (&PodTerm, &PodSet)> {
         let terms = &self.rules.required_anti_affinity;
-        terms.iter().zip(self.anti_affinity_sets.get_or_init(|| terms.iter().map(set).collect()))
+        terms.iter().zip(self.anti_affinity_sets.get_or_init(|| terms.iter().map(PodSet::of).collect()))
     }
 
     /// The pod terms as written, each with its path in the pod.

@@ -29,7 +29,10 @@ impl Simulation {
             let why = pod.unadmitted.as_deref()?.clone();
             Some((pod.pod.metadata.namespaced_name(), pod.workload.clone(), why))
         });
-        let of_rollouts = self.rollouts.iter().flat_map(|rollout| rollout.not_created(self));
+        let of_rollouts = self
+            .rollouts
+            .iter()
+            .flat_map(|rollout| rollout.not_created(&self.pods, |name| self.is_available(name)));
         let mut groups = NotRunning::group(of_pods.chain(of_rollouts));
         for group in groups.iter_mut().filter(|group| group.why.state == UnadmittedState::NotCreated) {
             let is_of = |pod: &&SimulatedPod| {
