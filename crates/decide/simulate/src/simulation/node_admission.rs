@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 
-use berth_api::object::Pod;
+use berth_api::object::{NamespacedName, Pod};
 use berth_engine::{Equivalence, Outcome, PreparedPod};
 use berth_input::config::Plugin;
 
 use super::pod::SimulatedPod;
+use super::rollout::{Rollout, Strategy};
 use super::state::Simulation;
 use super::unadmitted::{NotRunning, Unadmitted, UnadmittedState};
 use super::volumes::volume_claims;
@@ -29,7 +30,7 @@ impl Simulation {
             let why = pod.unadmitted.as_deref()?.clone();
             Some((pod.pod.metadata.namespaced_name(), pod.workload.clone(), why))
         });
-        let of_rollouts = self.rollouts.iter().flat_map(|rollout| rollout.not_created(self));
+        let of_rollouts = self.rollouts.iter().flat_map(|rollout| self.not_created(rollout));
         let mut groups = NotRunning::group(of_pods.chain(of_rollouts));
         for group in groups.iter_mut().filter(|group| group.why.state == UnadmittedState::NotCreated) {
             let is_of = |pod: &&SimulatedPod| {
@@ -39,6 +40,18 @@ impl Simulation {
             group.of = group.workload.as_ref().map(|_| self.pods.iter().filter(is_of).count() + n_later);
         }
         groups
+    }
+
+    /// The pods of a StatefulSet that are not created, and are no pods of the simulation, as one before them is not available.
+    fn not_created(&self, rollout: &Rollout) -> Vec<(NamespacedName, Option<String>, Unadmitted)> {
+        let Strategy::StatefulSet(spec, _) = &rollout.strategy else { return Vec::new() };
+        let is_there = |name: &NamespacedName| self.pod(name.namespace(), name.name()).is_some();
+        let mut before = spec.ordinals.clone().map(|ordinal| rollout.pod_name(ordinal));
+        let Some(first) = before.find(|name| !self.is_available(name)) else { return Vec::new() };
+        let to_create = rollout.to_create.values();
+        let names = to_create.map(|pod| (pod.pod.metadata.namespaced_name(), pod.workload.clone()));
+        let missing = names.filter(|(name, _)| !is_there(name) && *name != first);
+        missing.map(|(name, of)| (name, of, Unadmitted::not_created_yet(first.name()))).collect()
     }
 
     /// Whether there is a pod with this `namespace/name`.

@@ -13,8 +13,6 @@ use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 use super::pod::SimulatedPod;
 use super::pods::Pods;
 use super::progress::Progress;
-use super::state::Simulation;
-use super::unadmitted::Unadmitted;
 
 /// A rollout, as far as it is.
 #[derive(Clone)]
@@ -199,18 +197,6 @@ impl Rollout {
             created: created.iter().map(|pod| pod.metadata.namespaced_name()).collect(),
             is_cut: false,
         }
-    }
-
-    /// The pods of a StatefulSet that are not created, and are no pods of the simulation, as one before them is not available.
-    pub fn not_created(&self, simulation: &Simulation) -> Vec<(NamespacedName, Option<String>, Unadmitted)> {
-        let Strategy::StatefulSet(spec, _) = &self.strategy else { return Vec::new() };
-        let is_there = |name: &NamespacedName| simulation.pod(name.namespace(), name.name()).is_some();
-        let mut before = spec.ordinals.clone().map(|ordinal| self.pod_name(ordinal));
-        let Some(first) = before.find(|name| !simulation.is_available(name)) else { return Vec::new() };
-        let to_create = self.to_create.values();
-        let names = to_create.map(|pod| (pod.pod.metadata.namespaced_name(), pod.workload.clone()));
-        let missing = names.filter(|(name, _)| !is_there(name) && *name != first);
-        missing.map(|(name, of)| (name, of, Unadmitted::not_created_yet(first.name()))).collect()
     }
 
     /// Nodes are removed: pods that went with them are not replaced, and DaemonSets create none there.
