@@ -225,7 +225,8 @@ impl<'a> Applier<'a> {
         };
         let found = match listed {
             Ok(list) => list.resources.into_iter().find(|r| r.kind == kind && !r.name.contains('/')),
-            Err(kube::Error::Api(status)) if status.is_not_found() => None,
+            // The answer to an unknown group has no reason: it is plain text.
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
             Err(error) => return Err(Box::new(error).into()),
         };
         let mut found = found.map(|r| Resource { plural: r.name, is_namespaced: r.namespaced });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::feature_gates::FeatureGates;
+use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_api::object::Pod;
 use berth_rules::admission::{ValidationOptions, validate_pod};
 use berth_testkit::generate::{Flavour, Operation, operations, options, profile, written_claims};
@@ -24,8 +24,9 @@ fn generated_pods_are_valid() {
         for operation in (0..40).flat_map(|seed| operations(seed, 100, flavour)) {
             if let Operation::AddPod(pod) | Operation::Decide(pod) = operation {
                 // Users cannot set a pod's deletion and node, so they are not validated.
-                let feature_gates =
-                    FeatureGates { taint_toleration_comparison_operators: true, ..FeatureGates::default() };
+                let gates = ["TaintTolerationComparisonOperators", "UserNamespacesHostNetworkSupport"];
+                let gates = gates.map(str::to_owned);
+                let feature_gates = FeatureGates::of_names(KubernetesVersion::default(), &gates);
                 let errors = validate_pod(&pod, &ValidationOptions { extensions, feature_gates });
                 assert!(errors.is_empty(), "{errors:?}\n{}", serde_json::to_string(&pod).expect("JSON"));
             }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use berth_api::feature_gates::{FeatureGates, GateSetting, KubernetesVersion};
 use berth_api::read::{ReadError, read_manifests};
 use berth_apiserver::{ApiServer, ServerOptions};
 use berth_client::call;
@@ -37,7 +38,10 @@ impl World {
     /// A server without controllers and nodes, with these files of the kustomize base. It has no Deployments and webhooks,
     /// because no component would run them.
     pub async fn with(files: &[&str]) -> World {
-        let server = ApiServer::start(ServerOptions::default()).await.unwrap();
+        let setting = GateSetting::parse("GenericWorkload=true").unwrap();
+        let feature_gates = FeatureGates::new(KubernetesVersion::default(), &[setting]);
+        let options = ServerOptions { feature_gates, ..ServerOptions::default() };
+        let server = ApiServer::start(options).await.unwrap();
         let admin = Client::try_from(server.admin_config()).unwrap();
         let world = World { server, admin };
         for file in ["namespace.yaml"].iter().chain(files) {
