@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::cargo::{cargo, root, target_directory};
 
 pub const USAGE: &str = "cargo xtask reference build VERSION [PROGRAM...]    (builds programs of Kubernetes 1.36, 1.37 or 1.38, or karpenter, with Go)\n       \
-                         cargo xtask reference record VERSION    (records the scenarios of conformance/VERSION anew)\n       \
+                         cargo xtask reference record VERSION    (records the scenarios of conformance/VERSION again)\n       \
                          cargo xtask reference compare VERSION [COUNT [SEED]]    (records new scenarios and replays them: prints those that differ)";
 
 /// The suites of `scenarios.py`, and how many scenarios of each the project keeps.
@@ -75,7 +75,7 @@ fn folder(version: &str) -> Result<PathBuf, String> {
     .join(version))
 }
 
-/// The recordings of a version anew, with the seed of the project.
+/// The recordings of a version, made again with the seed of the project.
 fn record_all(root: &Path, version: &str) -> Result<String, String> {
     let kept = root.join("conformance").join(version);
     std::fs::create_dir_all(&kept).map_err(|e| format!("{}: {e}", kept.display()))?;

@@ -191,8 +191,8 @@ async fn difference(
     }
     let response = client.send(request).await.unwrap();
     let status = response.status().as_u16();
-    let told = response.headers().get_all("warning").iter();
-    let warnings: Vec<String> = told.map(|value| value.to_str().unwrap().to_owned()).collect();
+    let listed = response.headers().get_all("warning").iter();
+    let warnings: Vec<String> = listed.map(|value| value.to_str().unwrap().to_owned()).collect();
     // A watch that should have been refused has no end.
     let body = tokio::time::timeout(PATIENCE, response.into_body().collect_bytes()).await;
     let bytes = body.map_or_else(|_| "no end".into(), std::result::Result::unwrap);
@@ -254,10 +254,11 @@ async fn replay(server: &str, gates: &str) {
         }
     }
     found.sort();
-    let mut told: Vec<&str> = section.split('`').filter_map(|quoted| quoted.strip_prefix(&prefix)).collect();
-    told.sort_unstable();
+    let mut listed: Vec<&str> =
+        section.split('`').filter_map(|quoted| quoted.strip_prefix(&prefix)).collect();
+    listed.sort_unstable();
     assert_eq!(
-        found, told,
+        found, listed,
         "the requests that are answered otherwise, and those that docs/differences.md names"
     );
 }

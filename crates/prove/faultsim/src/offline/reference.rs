@@ -37,7 +37,7 @@ async fn compare(seed: u64) -> Vec<String> {
         Err(error) => return vec![error.to_string()],
     };
     let mut scene = Scene::new(&mut fastrand::Rng::with_seed(seed));
-    // Nothing provisions volumes, no kubelet rejects pods, and nobody waits for lost nodes.
+    // Nothing provisions volumes, no kubelet rejects pods, and lost nodes are not waited for.
     scene.objects.retain(|object| {
         object["spec"]["volumeClaimTemplates"].is_null() && object["spec"]["nodeName"].is_null()
     });
