@@ -259,6 +259,20 @@ class Gen:
             out.append(self.pod(f"e-{i:03d}", want, node=self.r.choice(nodes)["metadata"]["name"]))
         return out
 
+    @staticmethod
+    def without_shared_ports(pods):
+        """kube-scheduler does not count the pods of a host port: it is free when one of them goes."""
+        taken = set()
+        for q in pods:
+            for c in q["spec"]["containers"]:
+                for port in c.get("ports", []):
+                    key = (q["spec"].get("nodeName"), port.get("hostPort"), port.get("protocol"))
+                    if port.get("hostPort") and key in taken:
+                        del c["ports"]
+                        break
+                    taken.add(key)
+        return pods
+
     # ---- suites ----------------------------------------------------------
     def base(self, name, nodes, pods, pending):
         return {"name": name, "namespaces": self.namespaces(), "nodes": nodes, "pods": pods, "pending": pending}
@@ -518,6 +532,7 @@ class Gen:
                     q["spec"].setdefault("affinity", {})["podAntiAffinity"] = self.hard_terms(HOST)
                 q["status"] = {"nominatedNodeName": r.choice(nodes)["metadata"]["name"]}
                 s["nominated"].append(q)
+        self.without_shared_ports(pods)
         return s
 
 
