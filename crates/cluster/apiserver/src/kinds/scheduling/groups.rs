@@ -40,6 +40,13 @@ const REFERENCE: &[Rule] =
     &[Object(&[("workloadName", &[REQUIRED, Name(syntax::dns_subdomain)]), ("templateName", TEMPLATE_NAME)])];
 const PARENT_NAME: &[Rule] =
     &[Check(|parent, path, causes| causes.problems(path, parent, syntax::dns_subdomain(text(parent, ""))))];
+/// How the pods of a group are treated together.
+const TREATMENT: &[Rule] = &[Object(&[
+    ("disruptionMode", DISRUPTION),
+    ("priorityClassName", CLASS),
+    ("priority", PRIORITY),
+    (PREEMPTION, PREEMPTION_POLICY),
+])];
 const GROUP: Fields = &[
     ("", &[Check(parent_needs_workload)]),
     (PARENT, PARENT_NAME),
@@ -47,10 +54,7 @@ const GROUP: Fields = &[
     ("", &[Check(|spec, path, causes| policy(spec, path, "minCount", causes))]),
     ("schedulingConstraints", CONSTRAINTS),
     ("resourceClaims", &[Check(claims)]),
-    ("disruptionMode", DISRUPTION),
-    ("priorityClassName", CLASS),
-    ("priority", PRIORITY),
-    (PREEMPTION, PREEMPTION_POLICY),
+    ("", TREATMENT),
 ];
 const COMPOSITE: Fields = &[
     (PARENT, PARENT_NAME),
@@ -58,29 +62,20 @@ const COMPOSITE: Fields = &[
     ("workloadRef", REFERENCE),
     ("", &[Check(|spec, path, causes| policy(spec, path, "minGroupCount", causes))]),
     ("schedulingConstraints", CONSTRAINTS),
-    ("disruptionMode", DISRUPTION),
-    ("priorityClassName", CLASS),
-    ("priority", PRIORITY),
-    (PREEMPTION, PREEMPTION_POLICY),
+    ("", TREATMENT),
 ];
 const TEMPLATE: Fields = &[
     ("name", TEMPLATE_NAME),
     ("", &[Check(|spec, path, causes| policy(spec, path, "minCount", causes))]),
     ("schedulingConstraints", CONSTRAINTS),
     ("resourceClaims", &[Check(claims)]),
-    ("disruptionMode", DISRUPTION),
-    ("priorityClassName", CLASS),
-    ("priority", PRIORITY),
-    (PREEMPTION, PREEMPTION_POLICY),
+    ("", TREATMENT),
 ];
 const COMPOSITE_TEMPLATE: Fields = &[
     ("name", TEMPLATE_NAME),
     ("", &[Check(|spec, path, causes| policy(spec, path, "minGroupCount", causes))]),
     ("schedulingConstraints", CONSTRAINTS),
-    ("disruptionMode", DISRUPTION),
-    ("priorityClassName", CLASS),
-    ("priority", PRIORITY),
-    (PREEMPTION, PREEMPTION_POLICY),
+    ("", TREATMENT),
     (TEMPLATES, &[Check(|list, path, causes| templates(list, path, TEMPLATE, causes))]),
     (COMPOSITES, &[Check(|list, path, causes| templates(list, path, COMPOSITE_TEMPLATE, causes))]),
 ];
