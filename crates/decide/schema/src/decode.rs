@@ -54,10 +54,12 @@ pub fn prune(ty: &Type, object: &mut Value) -> Vec<String> {
     reader.unknown
 }
 
-/// Adds the fields that Kubernetes writes even if they are empty, to an object that has been read as its type.
+/// Adds the fields that Kubernetes writes even if they are empty, to an object that has been read as its type, and leaves out the
+/// other empty ones.
 pub fn complete(ty: &Type, object: &mut Value) {
     match (ty, object) {
         (Type::Struct(of), Value::Object(fields)) => {
+            fields.retain(|name, value| !of.omits(name, value));
             for (name, empty) in of.encoded() {
                 if !fields.contains_key(*name) {
                     fields.insert((*name).to_owned(), empty.clone());
@@ -261,7 +263,7 @@ fn check_base64(text: &str) -> Result<(), Wrong> {
 
 fn canonical_quantity(value: &mut Value) -> Result<(), Wrong> {
     let parsed = match &*value {
-        Value::String(text) => Quantity::parse(text),
+        Value::String(text) => Quantity::read(text),
         other => Quantity::parse(&other.to_string()),
     };
     let Ok(quantity) = parsed else {

@@ -15,15 +15,33 @@ fn table() -> &'static FxHashMap<&'static str, &'static str> {
     TABLE.get_or_init(|| rows(include_str!("semantics.txt")))
 }
 
-/// The fields of a definition that Kubernetes writes even if they are empty (`encoded.txt`), and whether they are `null` then.
-pub(super) fn encoded(definition: &str) -> impl Iterator<Item = (&'static str, bool)> {
+/// What becomes of a field that is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Empty {
+    /// It is written, also if it is absent.
+    Written,
+    /// Likewise; it is `null` if it is absent.
+    Null,
+    /// It stays as it is.
+    Kept,
+}
+
+/// The fields of a definition that Kubernetes does not leave out if they are empty (`encoded.txt`).
+pub(super) fn encoded(definition: &str) -> impl Iterator<Item = (&'static str, Empty)> {
     static TABLE: OnceLock<FxHashMap<&str, &str>> = OnceLock::new();
     let table = TABLE.get_or_init(|| rows(include_str!("encoded.txt")));
     let row =
         definition.strip_prefix("io.k8s.").and_then(|short| table.get(short)).copied().unwrap_or_default();
-    let (empty, null) = row.split_once("null:").unwrap_or((row, ""));
-    let null = null.split_whitespace().map(|field| (field, true));
-    empty.split_whitespace().map(|field| (field, false)).chain(null)
+    row.split_whitespace()
+        .scan(Empty::Written, |empty, word| {
+            match word {
+                "null:" => *empty = Empty::Null,
+                "kept:" => *empty = Empty::Kept,
+                field => return Some(Some((field, *empty))),
+            }
+            Some(None)
+        })
+        .flatten()
 }
 
 /// The lines of a table by their first word.

@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
+use crate::semantics::Empty;
+
 /// A type of the API. Those of built-in kinds live as long as the process, and are built on first use; those of custom
 /// resources live as long as their schema.
 #[derive(Debug)]
@@ -58,6 +60,8 @@ pub struct Struct {
     fields: FxHashMap<String, Field>,
     /// The fields that Kubernetes writes even if they are empty; those without a value of their own are `null` then.
     encoded: Vec<(&'static str, Value)>,
+    /// The fields that stay as they are if they are empty.
+    kept: Vec<&'static str>,
     /// Whether apply replaces it as a whole.
     pub atomic: bool,
     /// Whether it may have other fields, of any type.
@@ -169,18 +173,46 @@ impl Struct {
             name: name.to_owned(),
             fields: fields.into_iter().collect(),
             encoded: Vec::new(),
+            kept: Vec::new(),
             atomic,
             open,
         }
     }
 
-    pub(crate) fn with_encoded(mut self, fields: impl Iterator<Item = (&'static str, bool)>) -> Struct {
-        let empty = |(name, is_null): (&'static str, bool)| {
-            let field = self.fields.get(name)?;
-            Some((name, if is_null { Value::Null } else { field.ty().zero() }))
-        };
-        self.encoded = fields.filter_map(empty).collect();
+    pub(crate) fn with_encoded(mut self, fields: impl Iterator<Item = (&'static str, Empty)>) -> Struct {
+        for (name, empty) in fields {
+            let Some(field) = self.fields.get(name) else { continue };
+            match empty {
+                Empty::Written => self.encoded.push((name, field.ty().zero())),
+                Empty::Null => self.encoded.push((name, Value::Null)),
+                Empty::Kept => self.kept.push(name),
+            }
+        }
         self
+    }
+
+    /// Whether Kubernetes leaves out a field with this value: it is empty, and its Go type cannot say that it was given.
+    pub(crate) fn omits(&self, name: &str, value: &Value) -> bool {
+        let is_empty = match value {
+            Value::Null => false,
+            Value::Bool(is) => !is,
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::String(text) => text.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            Value::Object(entries) => entries.is_empty(),
+        };
+        let counts = |ty: &Type| match ty {
+            Type::Any | Type::Struct(_) => true,
+            Type::Map { .. } | Type::List { .. } => false,
+            Type::Scalar(scalar) => {
+                matches!(scalar, Scalar::IntOrString | Scalar::Quantity | Scalar::Time | Scalar::MicroTime)
+            }
+        };
+        is_empty
+            && !self.name.is_empty()
+            && !self.kept.contains(&name)
+            && !self.encoded.iter().any(|(encoded, _)| *encoded == name)
+            && self.field(name).is_some_and(|field| !counts(field.ty()))
     }
 
     /// The fields that Kubernetes writes even if they are empty, and what it writes then.

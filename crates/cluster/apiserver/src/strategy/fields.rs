@@ -86,7 +86,7 @@ pub fn is_empty(value: &Value) -> bool {
 /// A quantity, as text or as a number; `None` if it is neither.
 pub fn quantity(value: &Value) -> Option<Quantity> {
     match value {
-        Value::String(text) => Quantity::parse(text).ok(),
+        Value::String(text) => Quantity::read(text).ok(),
         Value::Number(number) => Quantity::parse(&number.to_string()).ok(),
         _ => None,
     }
@@ -170,6 +170,15 @@ pub fn validate_label_selector(path: &str, selector: &Value, causes: &mut Causes
             .map(|error| cause(error, path))
             .for_each(|cause| causes.push(&cause.reason, &cause.field, cause.message)),
         Err(error) => causes.invalid(path, selector, &error.to_string()),
+    }
+}
+
+/// Validates a node selector of the v1 API; `path` is that of the selector.
+pub fn validate_node_selector(selector: &Value, path: &str, causes: &mut Causes) {
+    let Ok(selector) = from_value(selector) else { return };
+    for error in admission::validate_node_selector(&selector) {
+        let cause = cause(&error, path);
+        causes.push(&cause.reason, &cause.field, cause.message);
     }
 }
 

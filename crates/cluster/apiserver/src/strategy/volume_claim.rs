@@ -36,6 +36,14 @@ pub fn validate_spec(spec: &Value, path: &str, no_access_mode: &str, causes: &mu
 pub fn validate_claim(spec: &Value, path: &str, causes: &mut Causes) {
     validate_spec(spec, path, "at least 1 access mode is required", causes);
     validate_label_selector(&format!("{path}.selector"), &spec["selector"], causes);
+    let class = text(spec, "/volumeAttributesClassName");
+    if !class.is_empty() {
+        causes.problems(
+            &format!("{path}.volumeAttributesClassName"),
+            &class.into(),
+            syntax::dns_subdomain(class),
+        );
+    }
     let (amount, field) = (&spec["resources"]["requests"][STORAGE], format!("{path}.resources[storage]"));
     if is_empty(amount) {
         causes.required(&field, "");

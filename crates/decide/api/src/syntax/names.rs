@@ -15,8 +15,10 @@ const DNS_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lowe
      '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
      '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-fn too_long(max_bytes: usize) -> String {
-    format!("must be no more than {max_bytes} bytes")
+/// Names of objects and ports have a length in characters, those of labels in bytes, as the two libraries of Kubernetes say it. Only
+/// ASCII is valid in either.
+fn too_long(max: usize, unit: &str) -> String {
+    format!("must be no more than {max} {unit}")
 }
 
 /// A label key (qualified name): an optional DNS subdomain and `/`, then a name.
@@ -34,14 +36,15 @@ pub fn label_key(key: &str) -> Vec<String> {
             name
         }
         Some((prefix, name)) => {
-            problems.extend(dns_subdomain(prefix).into_iter().map(|p| format!("prefix part {p}")));
+            let said = dns_subdomain(prefix).into_iter().map(|p| p.replace("253 characters", "253 bytes"));
+            problems.extend(said.map(|p| format!("prefix part {p}")));
             name
         }
     };
     if name.is_empty() {
         problems.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        problems.push(format!("name part {}", too_long(63)));
+        problems.push(format!("name part {}", too_long(63, "bytes")));
     }
     if !is_label_name(name) {
         problems.push(format!("name part {LABEL_KEY}"));
@@ -53,7 +56,7 @@ pub fn label_key(key: &str) -> Vec<String> {
 pub fn label_value(value: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if value.len() > 63 {
-        problems.push(too_long(63));
+        problems.push(too_long(63, "bytes"));
     }
     if !value.is_empty() && !is_label_name(value) {
         problems.push(LABEL_VALUE.to_owned());
@@ -65,7 +68,7 @@ pub fn label_value(value: &str) -> Vec<String> {
 pub fn dns_label(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 63 {
-        problems.push(too_long(63));
+        problems.push(too_long(63, "characters"));
     }
     if !is_dns_label(name) {
         let problem = if is_dns_subdomain(name) { "must not contain dots" } else { DNS_LABEL };
@@ -78,7 +81,7 @@ pub fn dns_label(name: &str) -> Vec<String> {
 pub fn dns_subdomain(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 253 {
-        problems.push(too_long(253));
+        problems.push(too_long(253, "characters"));
     }
     if !is_dns_subdomain(name) {
         problems.push(DNS_SUBDOMAIN.to_owned());
@@ -90,7 +93,7 @@ pub fn dns_subdomain(name: &str) -> Vec<String> {
 pub fn port_name(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 15 {
-        problems.push(too_long(15));
+        problems.push(too_long(15, "characters"));
     }
     let mut problem = |when: bool, text: &str| {
         if when {

@@ -75,6 +75,14 @@ impl Quantity {
             .ok_or_else(|| QuantityError { text: text.chars().take(64).collect() })
     }
 
+    /// As [`parse`](Self::parse), for a value of JSON or YAML: Kubernetes drops the spaces around it (1.36.3 to 1.38).
+    ///
+    /// # Errors
+    /// The text is no quantity.
+    pub fn read(text: &str) -> Result<Self, QuantityError> {
+        Quantity::parse(text.trim_matches(|c: char| c.is_whitespace() && !c.is_control()))
+    }
+
     /// Whole units (bytes, pods, CPUs), rounded up.
     pub fn units(self) -> i64 {
         self.scaled(NANOS)
@@ -353,7 +361,7 @@ impl<'de> Deserialize<'de> for Quantity {
                 f.write_str("a quantity, such as 100m or 1Gi")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
-                Quantity::parse(text).map_err(E::custom)
+                Quantity::read(text).map_err(E::custom)
             }
             fn visit_i64<E: de::Error>(self, n: i64) -> Result<Quantity, E> {
                 Ok(Quantity::from_units(n))

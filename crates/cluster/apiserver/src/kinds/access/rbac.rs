@@ -21,8 +21,18 @@ impl Strategy for Role {
         for (i, rule) in items(value, "rules").iter().enumerate() {
             validate_rule(&format!("rules[{i}]"), rule, self.0.namespaced, causes);
         }
-        for (i, selector) in items(&value["aggregationRule"], "clusterRoleSelectors").iter().enumerate() {
-            validate_label_selector(&format!("aggregationRule.clusterRoleSelectors[{i}]"), selector, causes);
+        let selectors = items(&value["aggregationRule"], "clusterRoleSelectors");
+        if value["aggregationRule"].is_object() && selectors.is_empty() {
+            let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+            causes.required("aggregationRule.clusterRoleSelectors", why);
+        }
+        for (i, selector) in selectors.iter().enumerate() {
+            let path = format!("aggregationRule.clusterRoleSelectors[{i}]");
+            let n_earlier = causes.0.len();
+            validate_label_selector(&path, selector, causes);
+            if causes.0.len() > n_earlier {
+                causes.invalid(&path, selector, "invalid label selector.");
+            }
         }
     }
 

@@ -12,7 +12,9 @@ pub struct Namespace;
 impl Strategy for Namespace {
     fn default(&self, value: &mut Value) {
         let name = value["metadata"]["name"].clone();
-        if let Some(labels) = object(&mut value["metadata"], "labels") {
+        if name.is_string()
+            && let Some(labels) = object(&mut value["metadata"], "labels")
+        {
             labels.insert("kubernetes.io/metadata.name".to_owned(), name);
         }
     }
@@ -33,6 +35,17 @@ impl Strategy for Namespace {
 
     fn name_problems(&self, name: &str) -> Vec<String> {
         syntax::dns_label(name)
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        for finalizer in items(&value["spec"], "finalizers") {
+            let name = text(finalizer, "");
+            causes.problems("spec.finalizers", finalizer, syntax::label_key(name));
+            if !name.contains('/') && name != "kubernetes" {
+                let why = "name is neither a standard finalizer name nor is it fully qualified";
+                causes.invalid("spec.finalizers", finalizer, why);
+            }
+        }
     }
 
     /// The service account of the namespace.

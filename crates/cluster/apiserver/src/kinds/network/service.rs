@@ -79,11 +79,16 @@ fn default_service(value: &mut Value) {
     let Some(spec) = object(value, "spec") else { return };
     default_text(spec, "type", "ClusterIP");
     default_text(spec, "sessionAffinity", "None");
+    if spec["sessionAffinity"] == "None" {
+        spec.remove("sessionAffinityConfig");
+    } else {
+        default(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10_800}}));
+    }
     let external = spec["type"] == "ExternalName";
     if !external {
-        default_text(spec, "internalTrafficPolicy", "Cluster");
+        default(spec, "internalTrafficPolicy", "Cluster");
         default(spec, "ipFamilies", json!(["IPv4"]));
-        default_text(spec, "ipFamilyPolicy", "SingleStack");
+        default(spec, "ipFamilyPolicy", "SingleStack");
         if matches!(spec["type"].as_str(), Some("NodePort" | "LoadBalancer")) {
             default_text(spec, "externalTrafficPolicy", "Cluster");
         }
@@ -164,6 +169,28 @@ fn validate(spec: &Value, causes: &mut Causes) {
     let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     causes.one_of("spec.type", &spec["type"], &types);
     causes.one_of("spec.sessionAffinity", &spec["sessionAffinity"], &["ClientIP", "None"]);
+    for value in spec["selector"].as_object().into_iter().flat_map(Map::values) {
+        causes.problems("spec.selector", value, syntax::label_value(text(value, "")));
+    }
+    let seconds = &spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"];
+    if spec["sessionAffinity"] == "ClientIP" && seconds.as_i64().is_some_and(|n| !(1..=86_400).contains(&n)) {
+        let path = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
+        causes.invalid(path, seconds, "must be greater than 0 and less than 86400");
+    }
+    let policies: [(&str, &[&str]); 3] = [
+        ("externalTrafficPolicy", &["Cluster", "Local"]),
+        ("internalTrafficPolicy", &["Cluster", "Local"]),
+        ("ipFamilyPolicy", &["PreferDualStack", "RequireDualStack", "SingleStack"]),
+    ];
+    for (field, all) in policies.into_iter().filter(|(field, _)| !spec[field].is_null()) {
+        causes.one_of(&format!("spec.{field}"), &spec[field], all);
+    }
+    let is_external =
+        matches!(text(spec, "/type"), "LoadBalancer" | "NodePort") || !is_empty(&spec["externalIPs"]);
+    if !is_external && !is_empty(&spec["externalTrafficPolicy"]) {
+        let why = "may only be set for externally-accessible services";
+        causes.invalid("spec.externalTrafficPolicy", &spec["externalTrafficPolicy"], why);
+    }
     if spec["type"] == "ExternalName" {
         causes.not_empty("spec.externalName", &spec["externalName"]);
         return;
@@ -177,6 +204,10 @@ fn validate(spec: &Value, causes: &mut Causes) {
         if !number.as_i64().is_some_and(|n| (1..=65_535).contains(&n)) {
             let why = "must be between 1 and 65535, inclusive";
             causes.invalid(&format!("spec.ports[{i}].port"), number, why);
+        }
+        if let Some(protocol) = port["appProtocol"].as_str() {
+            let field = format!("spec.ports[{i}].appProtocol");
+            causes.problems(&field, &port["appProtocol"], syntax::label_key(protocol));
         }
         let field = format!("spec.ports[{i}].protocol");
         causes.one_of(&field, &port["protocol"], &["SCTP", "TCP", "UDP"]);

@@ -15,7 +15,7 @@ pub struct PriorityClass;
 impl Strategy for PriorityClass {
     fn default(&self, value: &mut Value) {
         if let Some(fields) = value.as_object_mut() {
-            default_text(fields, "preemptionPolicy", "PreemptLowerPriority");
+            default(fields, "preemptionPolicy", "PreemptLowerPriority");
             default(fields, "value", 0);
             // Go leaves it out.
             if fields.get("globalDefault") == Some(&Value::Bool(false)) {

@@ -1,5 +1,6 @@
 //! StorageClasses and VolumeAttributesClasses.
 
+use berth_api::syntax;
 use berth_schema::resource::VOLUME_ATTRIBUTES_CLASSES;
 
 use crate::kinds::prelude::*;
@@ -9,25 +10,22 @@ pub struct StorageClass;
 impl Strategy for StorageClass {
     fn default(&self, value: &mut Value) {
         if let Some(fields) = value.as_object_mut() {
-            default_text(fields, "reclaimPolicy", "Delete");
-            default_text(fields, "volumeBindingMode", "Immediate");
+            default(fields, "reclaimPolicy", "Delete");
+            default(fields, "volumeBindingMode", "Immediate");
         }
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        causes.not_empty("provisioner", &value["provisioner"]);
+        let provisioner = &value["provisioner"];
+        causes.not_empty("provisioner", provisioner);
+        if !is_empty(provisioner) {
+            let name = text(provisioner, "").to_lowercase();
+            causes.problems("provisioner", provisioner, syntax::label_key(&name));
+        }
         causes.one_of("reclaimPolicy", &value["reclaimPolicy"], &["Delete", "Retain"]);
         let modes = ["Immediate", "WaitForFirstConsumer"];
         causes.one_of("volumeBindingMode", &value["volumeBindingMode"], &modes);
-        for (i, term) in items(value, "allowedTopologies").iter().enumerate() {
-            for (j, requirement) in items(term, "matchLabelExpressions").iter().enumerate() {
-                let field = format!("allowedTopologies[{i}].matchLabelExpressions[{j}]");
-                causes.not_empty(&format!("{field}.key"), &requirement["key"]);
-                if items(requirement, "values").is_empty() {
-                    causes.required(&format!("{field}.values"), "");
-                }
-            }
-        }
+        validate_topologies(items(value, "allowedTopologies"), causes);
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
@@ -37,6 +35,32 @@ impl Strategy for StorageClass {
             }
         }
         causes.unchanged("volumeBindingMode", &new["volumeBindingMode"], &old["volumeBindingMode"]);
+    }
+}
+
+fn validate_topologies(terms: &[Value], causes: &mut Causes) {
+    for (i, term) in terms.iter().enumerate() {
+        let path = format!("allowedTopologies[{i}].matchLabelExpressions");
+        let requirements = items(term, "matchLabelExpressions");
+        let repeated_keys = repeated(requirements.iter().map(|requirement| text(requirement, "/key")));
+        for (j, requirement) in requirements.iter().enumerate() {
+            let path = format!("{path}[{j}]");
+            let values = items(requirement, "values");
+            if values.is_empty() {
+                causes.required(&format!("{path}.values"), "");
+            }
+            for k in repeated(values) {
+                causes.duplicate(&format!("{path}.values[{k}]"), &values[k]);
+            }
+            let key = text(requirement, "/key");
+            causes.problems(&format!("{path}.key"), &key.into(), syntax::label_key(key));
+            if repeated_keys.contains(&j) {
+                causes.duplicate(&format!("{path}.key"), &key.into());
+            }
+        }
+        if requirements.is_empty() || terms[..i].contains(term) {
+            causes.duplicate(&path, &"".into());
+        }
     }
 }
 

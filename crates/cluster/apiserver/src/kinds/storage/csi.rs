@@ -2,9 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::volume::CLASS;
+use berth_api::syntax;
+
+use super::volume::{CLASS, validate_driver_name};
 use crate::kinds::prelude::*;
 use crate::strategy::metadata::count_generation;
+
+/// How long the name of a node may be that a driver gives it.
+const MAX_NODE_ID: usize = 256;
 
 pub struct CsiDriver;
 
@@ -17,10 +22,16 @@ impl Strategy for CsiDriver {
     fn default(&self, value: &mut Value) {
         let Some(spec) = object(value, "spec") else { return };
         default(spec, "attachRequired", true);
-        for field in ["podInfoOnMount", "requiresRepublish", "seLinuxMount", "storageCapacity"] {
+        for field in [
+            "podInfoOnMount",
+            "preventPodSchedulingIfMissing",
+            "requiresRepublish",
+            "seLinuxMount",
+            "storageCapacity",
+        ] {
             default(spec, field, false);
         }
-        default_text(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+        default(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
         if spec.get("volumeLifecycleModes").is_none_or(is_empty) {
             spec.insert("volumeLifecycleModes".to_owned(), json!(["Persistent"]));
         }
@@ -31,7 +42,18 @@ impl Strategy for CsiDriver {
         let policies = ["File", "None", "ReadWriteOnceWithFSType"];
         causes.one_of("spec.fsGroupPolicy", &spec["fsGroupPolicy"], &policies);
         for mode in items(spec, "volumeLifecycleModes") {
-            causes.one_of("spec.volumeLifecycleModes", mode, &["Ephemeral", "Persistent"]);
+            causes.one_of("spec.volumeLifecycleModes", mode, &["Persistent", "Ephemeral"]);
+        }
+        let requests = items(spec, "tokenRequests");
+        for (i, request) in requests.iter().enumerate() {
+            let seconds = &request["expirationSeconds"];
+            if seconds.as_i64().is_some_and(|seconds| seconds < 600) {
+                let why = "may not specify a duration less than 10 minutes";
+                causes.invalid(&format!("spec.tokenRequests[{i}].expirationSeconds"), seconds, why);
+            }
+        }
+        for i in repeated(requests.iter().map(|request| text(request, "/audience"))) {
+            causes.duplicate(&format!("spec.tokenRequests[{i}].audience"), &requests[i]["audience"]);
         }
     }
 
@@ -45,18 +67,27 @@ impl Strategy for CsiDriver {
 pub struct CsiNode;
 
 impl Strategy for CsiNode {
-    fn default(&self, value: &mut Value) {
-        if let Some(spec) = object(value, "spec") {
-            default(spec, "drivers", json!([]));
-        }
-    }
-
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let drivers = items(&value["spec"], "drivers");
         for (i, driver) in drivers.iter().enumerate() {
             let field = |name: &str| format!("spec.drivers[{i}].{name}");
-            for name in ["name", "nodeID"] {
-                causes.not_empty(&field(name), &driver[name]);
+            validate_driver_name(&field("name"), &driver["name"], causes);
+            causes.not_empty(&field("nodeID"), &driver["nodeID"]);
+            if text(driver, "/nodeID").len() > MAX_NODE_ID {
+                let why = format!("must be {MAX_NODE_ID} characters or less");
+                causes.invalid(&field("nodeID"), &driver["nodeID"], &why);
+            }
+            // Of keys, kube-apiserver names the driver.
+            let path = format!("spec.drivers[{i}]");
+            let keys = items(driver, "topologyKeys");
+            for (j, key) in keys.iter().enumerate() {
+                if is_empty(key) {
+                    causes.required(&path, "");
+                }
+                if keys[..j].contains(key) {
+                    causes.duplicate(&path, key);
+                }
+                causes.problems(&path, key, syntax::label_key(text(key, "")));
             }
             causes.not_negative(&field("allocatable.count"), &driver["allocatable"]["count"]);
         }
@@ -82,15 +113,13 @@ pub struct CsiStorageCapacity;
 
 impl Strategy for CsiStorageCapacity {
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        causes.not_empty("storageClassName", &value["storageClassName"]);
+        let class = text(value, "/storageClassName");
+        causes.problems("storageClassName", &class.into(), syntax::dns_subdomain(class));
         validate_label_selector("nodeTopology", &value["nodeTopology"], causes);
-        for field in ["capacity", "maximumVolumeSize"] {
-            let amount = &value[field];
-            if quantity(amount).is_some_and(|amount| amount.is_negative()) {
-                causes.invalid(field, amount, "must be greater than or equal to 0");
-            } else if !amount.is_null() && quantity(amount).is_none() {
-                causes.invalid(field, amount, "must be a quantity, such as 5Gi");
-            }
+        // kube-apiserver looks at no other amount.
+        let capacity = &value["capacity"];
+        if quantity(capacity).is_some_and(|amount| amount.is_negative()) {
+            causes.invalid("capacity", capacity, "must be greater than or equal to 0");
         }
     }
 
@@ -109,16 +138,25 @@ impl Strategy for VolumeAttachment {
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        for field in ["attacher", "nodeName"] {
-            causes.not_empty(&format!("spec.{field}"), &value["spec"][field]);
-        }
-        let source = &value["spec"]["source"];
+        let spec = &value["spec"];
+        let source = &spec["source"];
         let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-        match (is_empty(&source["persistentVolumeName"]), is_empty(&source["inlineVolumeSpec"])) {
+        match (source["persistentVolumeName"].is_null(), source["inlineVolumeSpec"].is_null()) {
             (true, true) => causes.required("spec.source", why),
             (false, false) => causes.forbidden("spec.source", why),
-            _ => {}
+            (false, true) => {
+                let (path, name) =
+                    ("spec.source.persistentVolumeName", text(source, "/persistentVolumeName"));
+                if name.is_empty() {
+                    causes.required(path, "must specify non empty persistentVolumeName");
+                }
+                causes.problems(path, &name.into(), syntax::dns_subdomain(name));
+            }
+            (true, false) => {}
         }
+        let node = text(spec, "/nodeName");
+        causes.problems("spec.nodeName", &node.into(), syntax::dns_subdomain(node));
+        validate_driver_name("spec.attacher", &spec["attacher"], causes);
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {

@@ -2,6 +2,7 @@
 
 use super::volume::{
     ACCESS_MODES_COLUMN, ATTRIBUTES, CAPACITY, CLASS, STORAGE, VOLUME_MODE, access_modes, phase,
+    validate_driver_name,
 };
 use crate::kinds::prelude::*;
 use crate::strategy::volume_claim;
@@ -40,7 +41,7 @@ impl Strategy for PersistentVolume {
     fn default(&self, value: &mut Value) {
         if let Some(spec) = object(value, "spec") {
             default_text(spec, "persistentVolumeReclaimPolicy", "Retain");
-            default_text(spec, "volumeMode", "Filesystem");
+            default(spec, "volumeMode", "Filesystem");
             if let Some(source) = spec.get_mut("hostPath").and_then(Value::as_object_mut) {
                 default_text(source, "type", "");
             }
@@ -67,7 +68,8 @@ impl Strategy for PersistentVolume {
         let capacity = spec["capacity"].as_object().unwrap_or(&none);
         if capacity.is_empty() {
             causes.required("spec.capacity", "");
-        } else if capacity.len() > 1 || !capacity.contains_key(STORAGE) {
+        }
+        if capacity.len() > 1 || !capacity.contains_key(STORAGE) {
             causes.not_supported("spec.capacity", &spec["capacity"], &[STORAGE]);
         }
         for (name, amount) in capacity {
@@ -82,6 +84,8 @@ impl Strategy for PersistentVolume {
         } else if affinity.is_object() && is_empty(&affinity["required"]["nodeSelectorTerms"]) {
             let why = "must have at least one node selector term";
             causes.required("spec.nodeAffinity.required.nodeSelectorTerms", why);
+        } else {
+            validate_node_selector(&affinity["required"], "spec.nodeAffinity.required", causes);
         }
     }
 
@@ -114,6 +118,9 @@ fn validate_source(spec: &Value, causes: &mut Causes) {
         if given.contains(&source) && text(&spec[source], &format!("/{field}")).is_empty() {
             causes.required(&format!("spec.{source}.{field}"), "");
         }
+    }
+    if given.contains(&"csi") && !is_empty(&spec["csi"]["driver"]) {
+        validate_driver_name("spec.csi.driver", &spec["csi"]["driver"], causes);
     }
     if given.contains(&"local") && spec["nodeAffinity"].is_null() {
         causes.required("spec.nodeAffinity", "Local volume requires node affinity");

@@ -20,7 +20,12 @@ pub struct PersistentVolumeClaim;
 impl Strategy for PersistentVolumeClaim {
     fn default(&self, value: &mut Value) {
         if let Some(spec) = object(value, "spec") {
-            default_text(spec, "volumeMode", "Filesystem");
+            default(spec, "volumeMode", "Filesystem");
+            // The older of two fields for one thing is written to the newer one, if that can have it.
+            let source = spec.get("dataSource").filter(|source| !is_empty(source));
+            if let Some(source) = source.cloned() {
+                default(spec, "dataSourceRef", source);
+            }
         }
     }
 
@@ -35,7 +40,13 @@ impl Strategy for PersistentVolumeClaim {
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        validate_claim(&value["spec"], "spec", causes);
+        let spec = &value["spec"];
+        validate_claim(spec, "spec", causes);
+        for field in ["dataSource", "dataSourceRef"].into_iter().filter(|field| spec[field].is_object()) {
+            for required in ["name", "kind"] {
+                causes.not_empty(&format!("spec.{field}.{required}"), &spec[field][required]);
+            }
+        }
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use berth_api::syntax;
+
 pub use berth_api::object::volume::STORAGE;
 
 use crate::kinds::prelude::*;
@@ -12,6 +14,18 @@ pub fn compare(a: &Value, b: &Value) -> Ordering {
         (Some(a), Some(b)) => a.cmp(&b),
         _ => Ordering::Equal,
     }
+}
+
+/// The name of a CSI driver, which may have capital letters.
+pub fn validate_driver_name(path: &str, name: &Value, causes: &mut Causes) {
+    let text = text(name, "");
+    if text.is_empty() {
+        return causes.required(path, "");
+    }
+    if text.len() > 63 {
+        causes.too_long(path, 63);
+    }
+    causes.problems(path, name, syntax::dns_subdomain(&text.to_lowercase()));
 }
 
 /// The cells say of what the size is.

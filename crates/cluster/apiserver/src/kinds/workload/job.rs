@@ -1,5 +1,6 @@
 //! Jobs.
 
+use berth_api::syntax;
 use jiff::Timestamp;
 
 use super::shared::{Workload, default_labels_from_template};
@@ -11,6 +12,9 @@ use crate::table::duration::human_duration;
 
 /// The restart policies of pods that run to completion.
 pub const RESTART_POLICIES: &[&str] = &["OnFailure", "Never"];
+
+/// How many indexes may fail, or run at once.
+const MAX_INDEXED: i64 = 100_000;
 
 pub static STRATEGY: Workload = Workload {
     default: default_job,
@@ -30,10 +34,18 @@ fn default_job(spec: &mut Map<String, Value>) {
     default(spec, "parallelism", 1);
     let limit = if said(spec, "backoffLimitPerIndex") { i32::MAX } else { 6 };
     default(spec, "backoffLimit", limit);
-    default_text(spec, "completionMode", "NonIndexed");
+    default(spec, "completionMode", "NonIndexed");
     default(spec, "suspend", false);
     let replacement = if said(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-    default_text(spec, "podReplacementPolicy", replacement);
+    default(spec, "podReplacementPolicy", replacement);
+    if let Some(policy) = spec.get_mut("podFailurePolicy") {
+        for rule in items_mut(policy, "rules") {
+            let patterns = items_mut(rule, "onPodConditions").iter_mut();
+            patterns
+                .filter_map(Value::as_object_mut)
+                .for_each(|pattern| default_text(pattern, "status", "True"));
+        }
+    }
     default(spec, "manualSelector", false);
 }
 
@@ -66,6 +78,10 @@ fn validate_job(spec: &Value, causes: &mut Causes) {
     if indexed && spec["completions"].is_null() {
         causes.required("spec.completions", "when completion mode is Indexed");
     }
+    if indexed && spec["parallelism"].as_i64().is_some_and(|n| n > MAX_INDEXED) {
+        let why = format!("must be less than or equal to {MAX_INDEXED} when completion mode is Indexed");
+        causes.invalid("spec.parallelism", &spec["parallelism"], &why);
+    }
     for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
         causes.not_negative(&format!("spec.{field}"), &spec[field]);
     }
@@ -81,6 +97,10 @@ fn validate_job(spec: &Value, causes: &mut Causes) {
         if spec["completions"].as_i64().is_some_and(|completions| max > completions) {
             let why = "must be less than or equal to completions";
             causes.invalid("spec.maxFailedIndexes", &spec["maxFailedIndexes"], why);
+        }
+        if max > MAX_INDEXED {
+            let why = format!("must be less than or equal to {MAX_INDEXED}");
+            causes.invalid("spec.maxFailedIndexes", &spec["maxFailedIndexes"], &why);
         }
     }
     validate_scheduling(spec, causes);
@@ -99,11 +119,21 @@ fn validate_failure_policy(spec: &Value, causes: &mut Causes) {
         causes.invalid("spec.template.spec.restartPolicy", restarts, why);
     }
     causes.one_of("spec.podReplacementPolicy", &spec["podReplacementPolicy"], &["Failed"]);
+    let pod = &spec["template"]["spec"];
+    let containers = items(pod, "containers").iter().chain(items(pod, "initContainers"));
+    let containers: Vec<&str> = containers.map(|container| text(container, "/name")).collect();
     for (i, rule) in items(&spec["podFailurePolicy"], "rules").iter().enumerate() {
         let path = format!("spec.podFailurePolicy.rules[{i}]");
         let actions = ["Count", "FailIndex", "FailJob", "Ignore"];
         let action = &rule["action"];
-        causes.one_of(&format!("{path}.action"), action, &actions);
+        if is_empty(action) {
+            causes.required(
+                &format!("{path}.action"),
+                "valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]",
+            );
+        } else {
+            causes.one_of(&format!("{path}.action"), action, &actions);
+        }
         if action == "FailIndex" && spec["backoffLimitPerIndex"].is_null() {
             let why = "requires the backoffLimitPerIndex to be set";
             causes.invalid(&format!("{path}.action"), action, why);
@@ -115,19 +145,36 @@ fn validate_failure_policy(spec: &Value, causes: &mut Causes) {
                 causes.invalid(&path, rule, why);
             }
             (false, true) => {
-                causes.invalid(&path, rule, "specifying one of OnExitCodes and OnPodConditions is required");
+                let why = "specifying one of OnExitCodes and OnPodConditions is required".to_owned();
+                causes.push("FieldValueInvalid", &path, format!("Invalid value: {why}"));
             }
             _ => {}
         }
         if codes.is_object() {
-            validate_exit_codes(&format!("{path}.onExitCodes"), codes, causes);
+            validate_exit_codes(&format!("{path}.onExitCodes"), codes, &containers, causes);
+        }
+        for (j, pattern) in items(rule, "onPodConditions").iter().enumerate() {
+            let path = format!("{path}.onPodConditions[{j}]");
+            let ty = text(pattern, "/type");
+            causes.problems(&format!("{path}.type"), &ty.into(), syntax::label_key(ty));
+            let status = &pattern["status"];
+            causes.one_of(&format!("{path}.status"), status, &["False", "True", "Unknown"]);
         }
     }
 }
 
-fn validate_exit_codes(path: &str, codes: &Value, causes: &mut Causes) {
-    let operators = ["In", "NotIn"];
-    causes.one_of(&format!("{path}.operator"), &codes["operator"], &operators);
+fn validate_exit_codes(path: &str, codes: &Value, containers: &[&str], causes: &mut Causes) {
+    let operator = format!("{path}.operator");
+    if is_empty(&codes["operator"]) {
+        causes.required(&operator, "valid values: [\"In\" \"NotIn\"]");
+    } else {
+        causes.one_of(&operator, &codes["operator"], &["In", "NotIn"]);
+    }
+    let container = &codes["containerName"];
+    if container.as_str().is_some_and(|name| !containers.contains(&name)) {
+        let why = "must be one of the container or initContainer names in the pod template";
+        causes.invalid(&format!("{path}.containerName"), container, why);
+    }
     let values = items(codes, "values");
     if values.is_empty() {
         causes.invalid(&format!("{path}.values"), &codes["values"], "at least one value is required");
@@ -137,6 +184,12 @@ fn validate_exit_codes(path: &str, codes: &Value, causes: &mut Causes) {
             let why = "must not be 0 for the In operator";
             causes.invalid(&format!("{path}.values[{i}]"), value, why);
         }
+        if values[..i].contains(value) {
+            causes.duplicate(&format!("{path}.values[{i}]"), value);
+        }
+    }
+    if !values.is_sorted_by_key(Value::as_i64) {
+        causes.invalid(&format!("{path}.values"), &codes["values"], "must be ordered");
     }
 }
 
@@ -151,8 +204,8 @@ fn validate_success_policy(policy: &Value, causes: &mut Causes) {
         if rule["succeededCount"].is_null() && rule["succeededIndexes"].is_null() {
             causes.required(&path, "at least one of succeededCount or succeededIndexes must be specified");
         }
-        if rule["succeededCount"].as_i64().is_some_and(|count| count < 1) {
-            let why = "must be greater than or equal to 1";
+        if rule["succeededCount"].as_i64().is_some_and(|count| count < 0) {
+            let why = "must be greater than or equal to 0";
             causes.invalid(&format!("{path}.succeededCount"), &rule["succeededCount"], why);
         }
     }

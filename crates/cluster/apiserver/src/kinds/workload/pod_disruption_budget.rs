@@ -1,5 +1,7 @@
 //! PodDisruptionBudgets.
 
+use berth_api::syntax;
+
 use super::shared::validate_int_or_percent;
 use crate::kinds::prelude::*;
 use crate::strategy::conditions::validate_conditions;
@@ -23,6 +25,10 @@ impl Strategy for PodDisruptionBudget {
 
     fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
         value["status"] = json!({});
+    }
+
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        syntax::path_segment(name)
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {

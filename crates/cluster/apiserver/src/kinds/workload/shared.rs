@@ -1,8 +1,9 @@
 //! Rules that workloads share: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs.
 
 use berth_api::feature_gates::KubernetesVersion::V1_37;
-use berth_api::object::{LabelSelector, Pod};
+use berth_api::object::{LabelSelector, Pod, PodSpec};
 use berth_api::read::from_value;
+use berth_api::syntax;
 use berth_rules::Selector;
 use berth_rules::admission::{ValidationOptions, creation_warnings, validate_pod};
 
@@ -22,6 +23,7 @@ pub struct Workload {
     pub counts: &'static [&'static str],
     pub complete: fn(&mut Value),
     pub restart_policies: &'static [&'static str],
+    pub name_problems: fn(&str) -> Vec<String>,
     /// The kind in what is said of a selector of all pods.
     pub of_selector: &'static str,
     /// Validates the rest of a spec that has a template.
@@ -37,6 +39,7 @@ impl Workload {
         counts: &[],
         complete: |_| {},
         restart_policies: ALWAYS,
+        name_problems: syntax::dns_subdomain,
         of_selector: "deployment",
         check: |_, _| {},
         check_update: |_, _, _| {},
@@ -59,6 +62,10 @@ impl Strategy for Workload {
             self.default(new);
             remove_gated(context, new, old);
         }
+    }
+
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        (self.name_problems)(name)
     }
 
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
@@ -95,9 +102,10 @@ fn remove_gated(context: &Context<'_>, value: &mut Value, old: &Value) {
 
 /// Sets the defaults of the pod template, then those of the rest of the spec.
 pub fn default_spec(value: &mut Value, defaults: impl FnOnce(&mut Map<String, Value>)) {
-    if let Some(template_spec) = value.pointer_mut("/spec/template/spec") {
-        template::default_spec(template_spec);
-    }
+    object(value, "spec");
+    object(&mut value["spec"], "template");
+    object(&mut value["spec"]["template"], "spec");
+    template::default_spec(&mut value["spec"]["template"]["spec"]);
     if let Some(spec) = object(value, "spec") {
         defaults(spec);
     }
@@ -132,7 +140,6 @@ pub fn validate_numbers(spec: &Value, causes: &mut Causes) {
     for field in [
         "replicas",
         "minReadySeconds",
-        "revisionHistoryLimit",
         "parallelism",
         "completions",
         "backoffLimit",
@@ -144,8 +151,7 @@ pub fn validate_numbers(spec: &Value, causes: &mut Causes) {
 }
 
 pub fn mismatched(labels: &Value, causes: &mut Causes) {
-    let labels = if labels.is_null() { json!({}) } else { labels.clone() };
-    causes.invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`");
+    causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
 }
 
 fn validate_selector(spec: &Value, kind: &str, causes: &mut Causes) {
@@ -155,6 +161,11 @@ fn validate_selector(spec: &Value, kind: &str, causes: &mut Causes) {
         causes.required("spec.selector", "");
         mismatched(template_labels, causes);
         return;
+    }
+    let n_earlier = causes.0.len();
+    validate_label_selector("spec.selector", raw, causes);
+    if causes.0.len() > n_earlier {
+        return causes.invalid("spec.selector", raw, "invalid label selector");
     }
     let typed: Option<LabelSelector> = from_value(raw).ok();
     match typed.as_ref().map(|selector| Selector::parse(Some(selector))) {
@@ -199,6 +210,9 @@ pub fn validate_template(
     match from_value::<Pod>(&raw) {
         Ok(mut pod) => {
             berth_rules::admission::default_pod(&mut pod);
+            // Of templates, images may have spaces around them; their pods are refused.
+            let PodSpec { containers, init_containers, .. } = &mut *pod.spec;
+            containers.iter_mut().chain(init_containers).for_each(|c| c.image = c.image.trim().to_owned());
             let Context { extensions, feature_gates, .. } = *context;
             let options = ValidationOptions { extensions, feature_gates };
             let errors = validate_pod(&pod, &options);

@@ -21,7 +21,7 @@ const FIXED: [&str; 3] = ["serviceName", "podManagementPolicy", "volumeClaimTemp
 
 fn default_claim(claim: &mut Value) {
     if let Some(spec) = object(claim, "spec") {
-        default_text(spec, "volumeMode", "Filesystem");
+        default(spec, "volumeMode", "Filesystem");
     }
     if let Some(claim) = claim.as_object_mut() {
         default_text(claim, "apiVersion", "v1");
@@ -67,6 +67,7 @@ fn validate_strategy(strategy: &Value, causes: &mut Causes) {
 }
 
 pub static STRATEGY: Workload = Workload {
+    name_problems: syntax::dns_label,
     default: |spec| {
         default(spec, "replicas", 1);
         default(spec, "revisionHistoryLimit", 10);
@@ -78,6 +79,9 @@ pub static STRATEGY: Workload = Workload {
         default(spec, "serviceName", "");
         let retention = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
         default(spec, "persistentVolumeClaimRetentionPolicy", retention);
+        if let Some(retention) = spec["persistentVolumeClaimRetentionPolicy"].as_object_mut() {
+            ["whenDeleted", "whenScaled"].iter().for_each(|when| default_text(retention, when, "Retain"));
+        }
     },
     counts: &["replicas"],
     of_selector: "statefulset",

@@ -111,14 +111,6 @@ pub fn validate_binding_conditions(device: &Value, path: &str, causes: &mut Caus
     }
 }
 
-pub fn validate_node_selector(selector: &Value, path: &str, causes: &mut Causes) {
-    let Ok(selector) = berth_api::read::from_value(selector) else { return };
-    for error in berth_rules::admission::validate_node_selector(&selector) {
-        let cause = crate::strategy::fields::cause(&error, path);
-        causes.push(&cause.reason, &cause.field, cause.message);
-    }
-}
-
 /// JSON that only a driver understands: an object of limited size.
 pub fn validate_raw(path: &str, raw: &Value, max_bytes: usize, causes: &mut Causes) {
     match raw {

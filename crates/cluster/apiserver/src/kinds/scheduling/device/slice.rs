@@ -11,7 +11,7 @@ use berth_schema::resource::{NODES, RESOURCE_SLICES};
 
 use super::names::{
     limited, limited_set, validate_binding_conditions, validate_driver, validate_fully_qualified_name,
-    validate_name, validate_node_selector, validate_pool, validate_qualified_name,
+    validate_name, validate_pool, validate_qualified_name,
 };
 use crate::kinds::pod::status::{is_node_allocatable, validate_overhead};
 use crate::kinds::prelude::*;

@@ -7,8 +7,8 @@ use berth_api::syntax;
 use berth_schema::resource::RESOURCE_CLAIMS;
 
 use super::names::{
-    limited, limited_set, validate_binding_conditions, validate_driver, validate_name,
-    validate_node_selector, validate_pool, validate_raw,
+    limited, limited_set, validate_binding_conditions, validate_driver, validate_name, validate_pool,
+    validate_raw,
 };
 use super::request::{MAX_CONFIG, RequestNames, validate_config, validate_tolerations};
 use crate::kinds::prelude::*;
