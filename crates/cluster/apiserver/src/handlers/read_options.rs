@@ -1,8 +1,6 @@
 //! Options of the requests that read objects.
 
-use http::StatusCode;
-
-use crate::request::{Cause, Query, RequestInfo, Status, not_a_number};
+use crate::request::{CauseType, Query, Reason, RequestInfo, Status, not_a_number};
 use crate::store::{Filter, Store};
 use crate::table::IncludeObject;
 
@@ -28,7 +26,7 @@ pub fn filter(store: &Store, info: &RequestInfo, query: &Query) -> Result<Filter
              {MAX_COMPARISONS} comparisons: use fewer requirements",
             info.resource.group_resource()
         );
-        return Err(Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message));
+        return Err(Status::new(Reason::RequestEntityTooLarge, message));
     }
     Ok(filter)
 }
@@ -51,12 +49,8 @@ pub fn resource_version(query: &Query) -> Result<Option<u64>, Box<Status>> {
 /// The store has not reached the requested version.
 pub fn too_large(requested: u64, current: u64) -> Box<Status> {
     let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
-    let mut status = Status::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
-    status.details.causes = vec![Cause {
-        reason: "ResourceVersionTooLarge".to_owned(),
-        message: "Too large resource version".to_owned(),
-        field: String::new(),
-    }];
+    let status = Status::new(Reason::Timeout, message);
+    let mut status = status.with_cause(CauseType::ResourceVersionTooLarge, "", "Too large resource version");
     status.details.retry_after_seconds = 1;
     status
 }

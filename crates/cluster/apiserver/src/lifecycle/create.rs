@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{limit_range, node_restriction};
 use crate::kinds;
-use crate::request::{Cause, Status};
+use crate::request::{CauseType, Status};
 use crate::store::{Claim, key};
 use crate::strategy::fields::Causes;
 use crate::strategy::gated_fields::drop_gated;
@@ -17,10 +17,9 @@ use crate::strategy::{Context, metadata};
 ///
 /// # Errors
 /// The object has no metadata.
-pub fn prepare_create(
+pub(super) fn prepare(
     context: &Context<'_>,
     resource: &Resource,
-    uid: &str,
     value: &mut Value,
 ) -> Result<(), Box<Status>> {
     let strategy = kinds::strategy(resource);
@@ -28,7 +27,7 @@ pub fn prepare_create(
         kinds::kind(resource).is_some_and(|kind| kind.is_created_with_status),
         kinds::has_generation(resource),
     );
-    metadata::prepare_create(resource, system_fields, uid, value)?;
+    metadata::prepare_create(resource, system_fields, value)?;
     drop_gated(context.feature_gates, resource, value, None);
     strategy.default(value);
     limit_range::set_defaults(context, resource, value);
@@ -53,9 +52,8 @@ pub fn default_object(resource: &Resource, value: &mut Value) {
 /// beginning of its deletion. If it is not valid, it only gets defaults.
 pub fn complete_written(context: &Context<'_>, resource: &Resource, value: &mut Value) {
     let mut created = value.clone();
-    let uid = metadata::uid(value).to_owned();
     let context = &Context { taints_new_nodes: false, ..*context };
-    if prepare_create(context, resource, &uid, &mut created).is_err() {
+    if prepare(context, resource, &mut created).is_err() {
         return;
     }
     let mut admitted = created.clone();
@@ -82,7 +80,7 @@ pub fn complete_written(context: &Context<'_>, resource: &Resource, value: &mut 
 ///
 /// # Errors
 /// The user may not create it, its namespace does not exist, or it is not valid.
-pub fn admit_create(
+pub(super) fn admit(
     context: &Context<'_>,
     resource: &Resource,
     value: &mut Value,
@@ -107,13 +105,9 @@ fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value) ->
     if found.facts.field(0) == Some("Terminating") {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let mut status = Status::forbidden(resource, name, &why);
-        status.details.causes = vec![Cause {
-            reason: "NamespaceTerminating".to_owned(),
-            message: format!("namespace {namespace} is being terminated"),
-            field: "metadata.namespace".to_owned(),
-        }];
-        return Err(status);
+        let (field, message) = ("metadata.namespace", format!("namespace {namespace} is being terminated"));
+        let status = Status::forbidden(resource, name, &why);
+        return Err(status.with_cause(CauseType::NamespaceTerminating, field, message));
     }
     Ok(())
 }

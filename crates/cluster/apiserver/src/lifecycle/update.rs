@@ -16,7 +16,7 @@ use crate::strategy::{Context, metadata};
 ///
 /// # Errors
 /// The object is malformed.
-pub fn prepare_update(
+pub(super) fn prepare(
     context: &Context<'_>,
     resource: &Resource,
     subresource: &str,
@@ -38,7 +38,7 @@ pub fn prepare_update(
 ///
 /// # Errors
 /// The user may not make it, or the result is not valid.
-pub fn admit_update(
+pub(super) fn admit(
     context: &Context<'_>,
     resource: &Resource,
     subresource: &str,

@@ -9,7 +9,7 @@ use hyper::body::Body as HttpBody;
 use tokio::time::Instant;
 
 use super::budget::Share;
-use crate::request::{MAX_BODY_BYTES, Status};
+use crate::request::{MAX_BODY_BYTES, Reason, Status};
 
 /// The body of a request: from a connection, or from a caller in the same process.
 pub trait RequestBody:
@@ -39,7 +39,7 @@ where
 {
     let too_large = || {
         let message = format!("Request entity too large: limit is {MAX_BODY_BYTES}");
-        Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+        Status::new(Reason::RequestEntityTooLarge, message)
     };
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
@@ -57,7 +57,9 @@ where
             }
             Err(_) => {
                 let message = "the request body did not arrive in time";
-                return Err(Status::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message));
+                let mut status = Status::new(Reason::Timeout, message);
+                status.code = StatusCode::REQUEST_TIMEOUT;
+                return Err(status);
             }
         };
         let Ok(data) = frame.into_data() else { continue };

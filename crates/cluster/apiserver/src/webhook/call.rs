@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::hook::{Hook, Target};
 use super::review::{self, Answer};
 use super::{AdmissionAttributes, Denied, Mutated, ServedForm};
+use crate::request::Reason;
 
 /// Largest response of a webhook: a base64 patch that replaces the largest object, plus a margin.
 const MAX_ANSWER_BYTES: usize = 6 * 1024 * 1024;
@@ -146,7 +147,7 @@ impl Webhooks {
         if attributes.dry_run && !hook.dry_run {
             return Err(Denied {
                 code: 400,
-                reason: "BadRequest".to_owned(),
+                reason: Reason::BadRequest,
                 message: format!("admission webhook {:?} does not support dry run", hook.name),
             });
         }

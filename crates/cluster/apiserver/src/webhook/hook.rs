@@ -7,6 +7,7 @@ use berth_rules::Selector;
 use serde_json::Value;
 
 use super::{AdmissionAttributes, Denied, ServedForm, review};
+use crate::request::Reason;
 use crate::strategy::webhook_check::{REVIEW_VERSIONS, VARIABLES, certificates, selector};
 use berth_cel::Expression;
 
@@ -180,7 +181,7 @@ impl Hook {
             Some(_) if !self.fail => Ok(false),
             Some((name, error)) => Err(Denied {
                 code: 403,
-                reason: "Forbidden".to_owned(),
+                reason: Reason::Forbidden,
                 message: format!(
                     "webhook {:?}: match condition {name:?} cannot be evaluated: {error}",
                     self.name

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::review::{self, Answer};
 use super::{AdmissionAttributes, Denied, Mutated};
 use crate::admission::{Admission, Phase};
+use crate::request::Reason;
 
 /// Calls the plugin in the mutating phase; the plugin may change the object.
 ///
@@ -49,7 +50,7 @@ async fn ask(
     let response = admission.review(phase, request).await;
     let answer = review::response(&uid, &response, |status| Denied {
         code: review::code(status).unwrap_or(403),
-        reason: status["reason"].as_str().unwrap_or_default().to_owned(),
+        reason: Reason::named(status["reason"].as_str().unwrap_or_default()),
         message: status["message"].as_str().unwrap_or("denied without explanation").to_owned(),
     })
     .map_err(|why| Denied::internal(format!("admission answered what cannot be understood: {why}")))?;

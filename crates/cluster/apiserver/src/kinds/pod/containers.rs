@@ -260,7 +260,7 @@ fn validate_lifecycle(spec: &Value, container: &Value, path: &str, causes: &mut 
 fn validate_mounts(container: &Value, volumes: &HashMap<&str, &Value>, path: &str, causes: &mut Causes) {
     let (mounts, devices) = (items(container, "volumeMounts"), items(container, "volumeDevices"));
     let not_found = |field: &str, name: &Value, causes: &mut Causes| {
-        causes.push("FieldValueNotFound", field, format!("Not found: {name}"));
+        causes.push(CauseType::FieldValueNotFound, field, format!("Not found: {name}"));
     };
     // kube-apiserver names the list, not the mount, in what it says of some fields.
     let list = format!("{path}.volumeMounts");

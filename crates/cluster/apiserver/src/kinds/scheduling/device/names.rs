@@ -115,7 +115,7 @@ pub fn validate_node_selector(selector: &Value, path: &str, causes: &mut Causes)
     let Ok(selector) = berth_api::read::from_value(selector) else { return };
     for error in berth_rules::admission::validate_node_selector(&selector) {
         let cause = crate::strategy::fields::cause(&error, path);
-        causes.push(&cause.reason, &cause.field, cause.message);
+        causes.push(cause.cause_type, &cause.field, cause.message);
     }
 }
 
