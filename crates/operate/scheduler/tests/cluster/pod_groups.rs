@@ -103,9 +103,9 @@ async fn a_workload_makes_a_group_of_a_deployment_and_of_pods_that_were_there_be
     world.until_n_bound(1).await;
     scheduler.stopped().await;
     let template = json!({"name": "all", "schedulingPolicy": {"gang": {"minCount": 4}}});
-    let workload = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": {"name": "w"},
+    let workload = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload", "metadata": {"name": "w"},
         "spec": {"controllerRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}, "podGroupTemplates": [template]}});
-    let workloads = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/workloads";
+    let workloads = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads";
     world.create(workloads, workload).await;
     // One that knows the Workload before the pods, however the events of both arrive.
     let scheduler = world.schedule(impatient()).await;
@@ -407,7 +407,7 @@ async fn a_group_with_shared_claims_is_reported_and_not_decided() {
     world.nodes(2, 1, 10).await;
     let scheduler = world.schedule(impatient()).await;
     let spec = json!({"schedulingPolicy": {"basic": {}}, "resourceClaims": [{"name": "gpu", "resourceClaimName": "shared"}]});
-    let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "team"},
+    let object = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "team"},
         "spec": spec});
     world.create(POD_GROUPS, object).await;
     world.pod(member("m-0", "team")).await;
