@@ -142,9 +142,6 @@ impl AdmissionChain {
     }
 
     /// Both phases, for an object that is not stored itself: a binding, an eviction.
-    ///
-    /// # Errors
-    /// The request is denied.
     pub async fn review_sent(
         &self,
         request: &ApiRequest,
@@ -159,9 +156,6 @@ impl AdmissionChain {
 
     /// Runs mutating admission on an object before the operation. `old` is `None` for a creation, `object` for a deletion. Returns
     /// whether the object changed.
-    ///
-    /// # Errors
-    /// The request is denied.
     pub async fn mutate(
         &self,
         asked: &Asked<'_>,
@@ -206,9 +200,6 @@ impl AdmissionChain {
     }
 
     /// Runs validating admission on the final object of the operation; see [`Self::mutate`].
-    ///
-    /// # Errors
-    /// The request is denied.
     pub async fn validate(
         &self,
         asked: &Asked<'_>,

@@ -23,9 +23,6 @@ const ATTEMPTS: usize = 64;
 const BOUND: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
 
 /// Answers the creation of a `Binding`, under the pod or beside it.
-///
-/// # Errors
-/// The binding is malformed, or the pod does not exist, has another uid, is being deleted or is already bound.
 pub async fn bind(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
     let WriteOptions { dry_run, validation, .. } = WriteOptions::read(request)?;
     let mut binding = decode::object(request, validation, warnings)?;

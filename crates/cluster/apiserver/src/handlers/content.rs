@@ -34,9 +34,6 @@ pub enum PatchType {
 
 impl Content {
     /// Reads the body of a request, and the options of a deletion.
-    ///
-    /// # Errors
-    /// The media type is not accepted, or the body is malformed or contradicts the path.
     pub fn read(
         request: &ApiRequest,
         options: &WriteOptions,
@@ -68,9 +65,6 @@ fn patch_type(request: &ApiRequest) -> Result<PatchType, Box<Status>> {
 }
 
 /// Applies a patch to an object or subresource, in the form in which the resource shows it.
-///
-/// # Errors
-/// The patch cannot be applied, or its result is no object of the kind.
 pub fn patched(
     request: &ApiRequest,
     options: &WriteOptions,
@@ -140,9 +134,6 @@ pub fn track(
 }
 
 /// The object after a server-side apply; `current` is the stored object, `None` if there is none.
-///
-/// # Errors
-/// The body cannot be applied, or conflicts with other managers.
 pub fn applied(
     resource: &Resource,
     subresource: &str,

@@ -23,9 +23,6 @@ const MAX_ALIASED_BYTES: usize = 64 << 10;
 const NO_VERSION: &str = "couldn't get version/kind; json parse error: ";
 
 /// The object that a request sends, in its stored form; of a subresource, the subresource.
-///
-/// # Errors
-/// The body is no object of the kind, or not the one that the path names, or `validation` refuses a field.
 pub fn object(
     request: &ApiRequest,
     validation: FieldValidation,
@@ -43,9 +40,6 @@ pub fn object(
 }
 
 /// The object of a server-side apply, in its stored form: only what it applies.
-///
-/// # Errors
-/// The body is no object, or not the one that the path names.
 pub fn applied_object(request: &ApiRequest) -> Result<Value, Box<Status>> {
     let mut sent = parse_applied(&request.body)?;
     agree_with_path(request, &mut sent)?;
@@ -190,9 +184,6 @@ fn check_custom(request: &ApiRequest, kind: &str, version: &str, value: &Value) 
 }
 
 /// Checks that an object has the kind of the path's resource, and fills in fields from the path.
-///
-/// # Errors
-/// Kind, namespace or name contradict the path.
 fn agree_with_path(request: &ApiRequest, value: &mut Value) -> Result<(), Box<Status>> {
     let info = &request.info;
     let (group, version, kind) = info.sent_kind();
@@ -302,9 +293,6 @@ pub fn check_name(request: &ApiRequest, metadata: &Value) -> Result<(), Box<Stat
 
 /// Reads the fields of what a request sends, or of the result of a patch. Unknown ones are dropped; `validation` decides whether they,
 /// and duplicate ones, are errors or warnings. A kind without a type is left as it is.
-///
-/// # Errors
-/// A value has the wrong type, or `validation` refuses a field.
 pub fn check_fields(
     request: &ApiRequest,
     validation: FieldValidation,

@@ -100,8 +100,6 @@ fn disruption_target() -> Value {
         "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})
 }
 
-/// # Errors
-/// The object has another uid or version than a deletion requires.
 pub fn check_preconditions(
     RequestInfo { resource, name, .. }: &RequestInfo,
     current: &Object,

@@ -34,9 +34,6 @@ const MAX_STEPS: u64 = 2_000_000;
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// Answers the creation of an `Eviction`.
-///
-/// # Errors
-/// The pod does not exist, or its budget does not allow the eviction now.
 pub async fn evict(
     api: &Api,
     request: &ApiRequest,

@@ -73,9 +73,6 @@ impl WriteOptions {
 }
 
 /// The further options of a deletion, from the body or the query; the body has precedence.
-///
-/// # Errors
-/// Options are invalid.
 pub fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
     let query = &request.query;
     let mut options = DeleteOptions {

@@ -10,9 +10,6 @@ const MAX_COMPARISONS: usize = 5_000_000;
 const FEW_REQUIREMENTS: usize = 16;
 
 /// The filter of a list or watch. A name in the path counts as a field selector.
-///
-/// # Errors
-/// A selector is malformed, or is too much work on the stored objects.
 pub fn filter(store: &Store, info: &RequestInfo, query: &Query) -> Result<Filter, Box<Status>> {
     let namespace = Some(info.namespace.as_str()).filter(|n| !n.is_empty());
     let filter =
@@ -32,9 +29,6 @@ pub fn filter(store: &Store, info: &RequestInfo, query: &Query) -> Result<Filter
 }
 
 /// Reads a resource version; `None` if there is none.
-///
-/// # Errors
-/// It is not a number.
 pub fn resource_version(query: &Query) -> Result<Option<u64>, Box<Status>> {
     match query.get("resourceVersion") {
         "" => Ok(None),
@@ -56,9 +50,6 @@ pub fn too_large(requested: u64, current: u64) -> Box<Status> {
 }
 
 /// The part of the object that table rows include.
-///
-/// # Errors
-/// The parameter has an unknown value.
 pub fn include_object(query: &Query) -> Result<IncludeObject, Box<Status>> {
     let value = query.get("includeObject");
     IncludeObject::parse(value).ok_or_else(|| {

@@ -30,9 +30,6 @@ static REVIEWS: [(&Resource, Review); 6] = [
 ];
 
 /// Answers the creation of a review.
-///
-/// # Errors
-/// The review is malformed.
 pub fn review(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
     let resource = request.info.resource;
     let options = WriteOptions::read(request)?;

@@ -12,9 +12,6 @@ use crate::store::Object;
 use crate::strategy::metadata::take;
 
 /// Answers the reading of a scale.
-///
-/// # Errors
-/// There is no such object.
 pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     answer(request.info.resource, &*find(api, &request.info)?)
 }

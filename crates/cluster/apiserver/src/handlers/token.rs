@@ -25,10 +25,6 @@ const DEFAULT_SECONDS: i64 = 3600;
 const MAX_SECONDS: i64 = 366 * 24 * 3600;
 
 /// Answers the creation of a `TokenRequest` for a service account.
-///
-/// # Errors
-/// The account or the bound object does not exist, the requested lifetime is too short, or a node asks for more than its
-/// pods need.
 pub fn token(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let WriteOptions { dry_run, validation, .. } = WriteOptions::read(request)?;

@@ -37,9 +37,6 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Answers a watch. The number is the bytes of its selector, which it holds as long as it is open.
-///
-/// # Errors
-/// The options are invalid, or the state is to be newer than the store.
 pub fn watch(
     api: &Api,
     info: &RequestInfo,

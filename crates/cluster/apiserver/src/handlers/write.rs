@@ -55,9 +55,6 @@ enum Attempt {
 }
 
 /// Answers a request that writes an object.
-///
-/// # Errors
-/// It is malformed, not allowed or invalid, or the object does not exist, exists already or has changed since.
 pub async fn write(
     api: &Api,
     request: &ApiRequest,
@@ -79,9 +76,6 @@ pub async fn write(
 
 impl<'r> WriteRequest<'r> {
     /// Reads options and body.
-    ///
-    /// # Errors
-    /// They are malformed or contradict the path.
     pub fn read(
         request: &'r ApiRequest,
         warnings: &mut Vec<String>,
@@ -106,8 +100,6 @@ impl<'r> WriteRequest<'r> {
         WriteRequest { request, target, resource, options, new }
     }
 
-    /// # Errors
-    /// The object does not exist, or another version than the request names; the result is invalid or not allowed.
     pub async fn carry_out(&self, api: &Api, warnings: &mut Vec<String>) -> Result<Written, Box<Status>> {
         let n_warnings = warnings.len();
         let mut claimed = None;

@@ -14,9 +14,6 @@ use crate::strategy::{Context, metadata};
 
 /// Sets system fields and the defaults of the kind in a new object; once more after a webhook has changed it, which sets none of
 /// the fields that a client may not set, such as the status.
-///
-/// # Errors
-/// The object has no metadata.
 pub(super) fn prepare(
     context: &Context<'_>,
     resource: &Resource,
@@ -77,9 +74,6 @@ pub fn complete_written(context: &Context<'_>, resource: &Resource, value: &mut 
 }
 
 /// Refuses a new object, or completes what admission decides about it.
-///
-/// # Errors
-/// The user may not create it, its namespace does not exist, or it is not valid.
 pub(super) fn admit(
     context: &Context<'_>,
     resource: &Resource,
@@ -119,9 +113,6 @@ pub fn dependents(resource: &Resource, name: &str) -> Vec<Value> {
 
 /// Refuses a value of an object that another object has. Values that the object does not ask for are allocated, and can be
 /// allocated again.
-///
-/// # Errors
-/// The object asks for the value.
 pub fn refuse_claimed(resource: &Resource, value: &Value, claim: &Claim) -> Result<(), Box<Status>> {
     let mut causes = Causes::default();
     kinds::strategy(resource).validate_claim(value, claim, &mut causes);

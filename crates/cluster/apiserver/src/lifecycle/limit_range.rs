@@ -39,9 +39,6 @@ pub(super) fn set_defaults(context: &Context<'_>, resource: &Resource, pod: &mut
 }
 
 /// Refuses a pod or a claim beyond the limits of its namespace.
-///
-/// # Errors
-/// It is beyond them.
 pub(super) fn check(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
     let is_pod = *resource == PODS;
     if !is_pod && *resource != PERSISTENT_VOLUME_CLAIMS {

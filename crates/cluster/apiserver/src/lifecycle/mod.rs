@@ -23,9 +23,6 @@ pub use node_restriction::admit as restrict_node;
 
 /// Sets system fields and defaults in a new object, restores fixed fields in a changed one, and completes it. Once more after a webhook
 /// has changed it.
-///
-/// # Errors
-/// The object is malformed, or changes what is fixed.
 pub fn prepare(
     context: &Context<'_>,
     resource: &Resource,
@@ -40,9 +37,6 @@ pub fn prepare(
 }
 
 /// Refuses a new object or a change, or warns about it. A new object is completed by what admission decides.
-///
-/// # Errors
-/// The user may not write it, its namespace does not exist, or it is not valid.
 pub fn admit(
     context: &Context<'_>,
     resource: &Resource,

@@ -13,9 +13,6 @@ use crate::strategy::gated_fields::drop_gated;
 use crate::strategy::{Context, metadata};
 
 /// Restores immutable fields in a changed object, and completes it.
-///
-/// # Errors
-/// The object is malformed.
 pub(super) fn prepare(
     context: &Context<'_>,
     resource: &Resource,
@@ -35,9 +32,6 @@ pub(super) fn prepare(
 }
 
 /// Refuses a change, or warns about it.
-///
-/// # Errors
-/// The user may not make it, or the result is not valid.
 pub(super) fn admit(
     context: &Context<'_>,
     resource: &Resource,

@@ -14,9 +14,6 @@ pub enum Form {
 }
 
 /// Chooses the first form in the header `Accept` that is served.
-///
-/// # Errors
-/// The server supports none of the formats, for example protobuf.
 pub fn choose(headers: &HeaderMap) -> Result<Form, Box<Status>> {
     let mut said_something = false;
     for value in headers.get_all(header::ACCEPT) {

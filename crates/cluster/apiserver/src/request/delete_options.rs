@@ -24,9 +24,6 @@ impl DeleteOptions {
     }
 
     /// Reads a `DeleteOptions` object.
-    ///
-    /// # Errors
-    /// A field is of the wrong type.
     pub fn take_value(&mut self, value: &Value) -> Result<(), Box<Status>> {
         let wrong = |field: &str| Status::bad_request(format!("DeleteOptions: {field}: Invalid value"));
         match &value["gracePeriodSeconds"] {

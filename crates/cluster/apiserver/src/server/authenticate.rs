@@ -14,9 +14,6 @@ const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// The user of a request.
-///
-/// # Errors
-/// The token is not valid, or the user may not impersonate.
 pub fn authenticate(
     authenticator: &Authenticator,
     authorizer: &Authorizer,

@@ -30,9 +30,6 @@ const MIN_BYTES_PER_SECOND: usize = 16 * 1024;
 const DRAIN: (Duration, u64) = (Duration::from_secs(2), MAX_BODY_BYTES as u64);
 
 /// Reads a request body. Its memory is reserved as the bytes arrive.
-///
-/// # Errors
-/// The body is too large, too slow or truncated, or the user sends too much at once.
 pub async fn read<B>(body: &mut B, memory: &mut Share, timeout: Duration) -> Result<Bytes, Box<Status>>
 where
     B: HttpBody<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin,

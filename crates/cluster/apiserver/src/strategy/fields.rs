@@ -205,9 +205,6 @@ impl Causes {
     }
 
     /// Refuses an object for which there are causes.
-    ///
-    /// # Errors
-    /// There are causes.
     pub fn refuse(self, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
         if self.0.is_empty() {
             return Ok(());

@@ -46,9 +46,6 @@ pub fn generate_name(prefix: &str) -> String {
 }
 
 /// Sets the system fields of a new object. The status of a client is dropped, unless it is kept.
-///
-/// # Errors
-/// The object has no metadata.
 pub fn prepare_create(
     resource: &Resource,
     (keeps_status, has_generation): (bool, bool),

@@ -52,9 +52,6 @@ impl Webhooks {
 
     /// Calls the matching mutating webhooks in sequence; each may change the object. With `reinvocationPolicy`
     /// `IfNeeded`, a webhook is called again if later ones changed the object. Adds their warnings to `warnings`.
-    ///
-    /// # Errors
-    /// A webhook denies the request, or the call fails and its failure policy is `Fail`.
     pub async fn mutate(
         &self,
         hooks: &[Hook],
@@ -102,9 +99,6 @@ impl Webhooks {
     }
 
     /// Calls all matching validating webhooks in parallel. Adds their warnings to `warnings`.
-    ///
-    /// # Errors
-    /// A webhook denies the request, or the call fails and its failure policy is `Fail`.
     pub async fn validate(
         &self,
         hooks: &[Hook],

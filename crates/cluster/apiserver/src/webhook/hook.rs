@@ -148,9 +148,6 @@ impl Hook {
 
     /// Whether the webhook is called for a request that it matches: no condition is false. Conditions that cannot be
     /// evaluated count as the failure policy says.
-    ///
-    /// # Errors
-    /// A condition cannot be evaluated, and the failure policy is `Fail`.
     pub(super) fn conditions_hold(
         &self,
         attributes: &AdmissionAttributes<'_>,

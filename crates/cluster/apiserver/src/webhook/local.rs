@@ -8,9 +8,6 @@ use crate::admission::{Admission, Phase};
 use crate::request::Reason;
 
 /// Calls the plugin in the mutating phase; the plugin may change the object.
-///
-/// # Errors
-/// The plugin denies the request, or its response is malformed.
 pub(crate) async fn mutate(
     admission: &dyn Admission,
     attributes: &AdmissionAttributes<'_>,
@@ -26,9 +23,6 @@ pub(crate) async fn mutate(
 }
 
 /// Calls the plugin in the validating phase.
-///
-/// # Errors
-/// The plugin denies the request, or its response is malformed.
 pub(crate) async fn validate(
     admission: &dyn Admission,
     attributes: &AdmissionAttributes<'_>,

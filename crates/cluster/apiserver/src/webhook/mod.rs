@@ -103,9 +103,6 @@ pub struct Mutated {
 
 impl Mutated {
     /// Applies a JSON patch to the object in one of its forms. Returns whether it changed.
-    ///
-    /// # Errors
-    /// The patch does not apply, or its result is not of the form's kind.
     fn patch(&mut self, form: &ServedForm, patch: &Value) -> Result<bool, Denied> {
         let mut patched = patch::json::apply(&form.shown(&self.object), patch)
             .map_err(|error| Denied::internal(error.to_string()))?;

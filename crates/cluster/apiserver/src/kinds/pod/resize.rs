@@ -183,9 +183,6 @@ fn validate_volumes(new: &[Value], old: &[Value], causes: &mut Causes) {
 }
 
 /// Checks whether the node of a resized pod can do it: the admission plugins NodeDeclaredFeatures and PodResize.
-///
-/// # Errors
-/// It cannot.
 pub fn authorize(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
     let node = text(new, "/spec/nodeName");
     if node.is_empty() || new["spec"] == old["spec"] {
