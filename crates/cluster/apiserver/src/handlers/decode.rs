@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::convert;
 use super::options::FieldValidation;
 use super::strict_json::{self, Parsed};
-use crate::request::{ApiRequest, Cause, Reason, Status, Verb};
+use crate::request::{ApiRequest, Cause, Reason, Status, Verb, note_conversion};
 use crate::strategy::metadata;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -56,6 +56,7 @@ pub fn applied_object(request: &ApiRequest) -> Result<Value, Box<Status>> {
 /// # Errors
 /// The media type is another, or the text is malformed or not an object.
 pub fn parse_object(request: &ApiRequest, kind: &str) -> Result<Parsed, Box<Status>> {
+    note_conversion();
     let body = &request.body;
     let plain = |value: Value| Parsed { value, duplicates: Vec::new() };
     let parsed = match media_type(request).to_ascii_lowercase().as_str() {

@@ -5,7 +5,7 @@
 //! lets webhooks change it, refuses or admits it by the rules of its kind, asks the validating webhooks, charges quotas and
 //! stores it. If another request was faster, it begins again.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use berth_schema::resource::Resource;
 use http::StatusCode;
@@ -134,7 +134,9 @@ impl<'r> WriteRequest<'r> {
     ) -> Result<Attempt, Box<Status>> {
         let WriteRequest { target, resource, options, .. } = self;
         let (resource, subresource) = (*resource, target.subresource_name());
-        let context = &api.context(&self.request.user, target.resource.version);
+        let admitted = OnceLock::new();
+        let context = api.context(&self.request.user, target.resource.version);
+        let context = &Context { admitted: Some(&admitted), ..context };
         let current = self.current(api)?;
         let old = current.as_deref().map(Object::value);
         let old = old.as_ref();
@@ -192,7 +194,7 @@ impl<'r> WriteRequest<'r> {
         }
         let charge = match deletion {
             Some(_) => None,
-            None => api.quotas.charge(resource, &new, old, self.is_dry_run()).await?,
+            None => api.quotas.charge(resource, &new, old, admitted.get(), self.is_dry_run()).await?,
         };
         let (event_type, name) = (change.event_type(), key(&new).1.to_owned());
         let written = if self.is_dry_run() {

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use berth_api::object::ResourceList;
-use berth_api::read::from_value;
+use berth_api::object::{Pod, ResourceList};
+use berth_api::read::{ValueError, from_value};
 use berth_api::syntax::quantity::Quantity;
 use berth_rules::admission::{self, FieldError, shortened};
 use berth_schema::resource::Resource;
 use serde_json::{Map, Value};
 
-use crate::request::{Cause, CauseType, Status};
+use crate::request::{Cause, CauseType, Status, note_conversion};
 
 /// The object under a key, created if it is absent. `None` if the value is not an object.
 pub fn object<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Map<String, Value>> {
@@ -70,6 +70,12 @@ pub fn set_quantities(resources: &mut Value, key: &str, quantities: &ResourceLis
             raw.insert(name.clone(), Value::from(amount.to_string()));
         }
     }
+}
+
+/// A pod as a type.
+pub fn typed_pod(pod: &Value) -> Result<Pod, ValueError> {
+    note_conversion();
+    from_value(pod)
 }
 
 /// Whether a field is absent, null, or empty.
