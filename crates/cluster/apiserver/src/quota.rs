@@ -140,7 +140,8 @@ impl Quotas {
         lock.lock_owned().await
     }
 
-    /// Charges an object that is about to be created, or changed from `old`, to the quotas of its namespace.
+    /// Charges an object that is about to be created, or changed from `old`, to the quotas of its namespace. `admitted` is a pod that
+    /// is created.
     ///
     /// # Errors
     /// A quota does not allow it.
@@ -149,6 +150,7 @@ impl Quotas {
         resource: &'static Resource,
         new: &Value,
         old: Option<&Value>,
+        admitted: Option<&Pod>,
         dry_run: bool,
     ) -> Result<Option<Charge>, Box<Status>> {
         let changes_usage = USING.contains(&resource);
@@ -162,13 +164,9 @@ impl Quotas {
         if Quota::all(&self.store, namespace).is_empty() {
             return Ok(None);
         }
-        let uses = Uses::of(resource, new);
+        let uses = admitted.map_or_else(|| Uses::of(resource, new), Uses::of_pod);
         let had = old.map(|old| Uses::of(resource, old).amounts).unwrap_or_default();
         let more = uses.more_than(&had);
-        let new_pod = match old {
-            None if *resource == PODS => Some(from_value::<Pod>(new).map_err(Status::internal)?),
-            _ => None,
-        };
         let refused = |why: String| Status::forbidden(resource, name, &why);
         let charge = Charge { namespace: namespace.to_owned(), _held: self.lock(namespace).await };
         for _ in 0..ATTEMPTS {
@@ -178,7 +176,7 @@ impl Quotas {
                 if !quota::bounds(typed, &uses) {
                     continue;
                 }
-                if let Some(pod) = &new_pod {
+                if let Some(pod) = admitted {
                     quota::check_amounts(typed, pod).map_err(refused)?;
                 }
                 let used = || quota.used(&self.store);

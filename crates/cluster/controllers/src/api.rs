@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::NamespacedName;
 use berth_api::resource::Resource;
 use berth_client::call::{self, CallError};
@@ -24,6 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Api {
     client: Client,
     in_flight: Arc<Semaphore>,
+    /// Those of the API server: the versions that it has depend on them.
+    gates: FeatureGates,
 }
 
 /// The precondition of a status write.
@@ -79,8 +82,8 @@ impl DeleteOptions<'_> {
 }
 
 impl Api {
-    pub(crate) fn new(client: Client) -> Self {
-        Api { client, in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)) }
+    pub(crate) fn new(client: Client, gates: FeatureGates) -> Self {
+        Api { client, in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)), gates }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -93,7 +96,7 @@ impl Api {
         kind: &'static Resource,
         key: &NamespacedName,
     ) -> Result<Option<T>, CallError> {
-        match self.send(call::get(&kind.object_path(key.namespace(), key.name()))).await {
+        match self.send(call::get(&self.path(kind, key))).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -117,7 +120,13 @@ impl Api {
         namespace: &str,
         object: Vec<u8>,
     ) -> Result<T, CallError> {
-        self.send(call::with_body(Method::POST, &kind.path(namespace), "application/json", object)).await
+        self.send(call::with_body(
+            Method::POST,
+            &self.served(kind).path(namespace),
+            "application/json",
+            object,
+        ))
+        .await
     }
 
     /// Applies a JSON merge patch to an object, or to its subresource.
@@ -141,7 +150,7 @@ impl Api {
         subresource: &str,
         patch: &Value,
     ) -> Result<T, CallError> {
-        self.send(patch_request("application/merge-patch+json", kind, key, subresource, patch)).await
+        self.send(self.patch_request("application/merge-patch+json", kind, key, subresource, patch)).await
     }
 
     /// As [`Self::patch`] of the object itself; `None` if it does not exist any more.
@@ -180,7 +189,7 @@ impl Api {
     ) -> Result<(), CallError> {
         let patch = json!({"metadata": {"uid": meta.uid}, "status": status});
         let content = "application/strategic-merge-patch+json";
-        let request = patch_request(content, kind, &meta.namespaced_name(), "status", &patch);
+        let request = self.patch_request(content, kind, &meta.namespaced_name(), "status", &patch);
         self.send::<PartialObjectMetadata>(request).await.map(drop)
     }
 
@@ -206,7 +215,7 @@ impl Api {
         key: &NamespacedName,
         options: DeleteOptions<'_>,
     ) -> Result<(), CallError> {
-        match self.delete_at(&kind.object_path(key.namespace(), key.name()), options).await {
+        match self.delete_at(&self.path(kind, key), options).await {
             Err(error) if error.is_not_found() => Ok(()),
             result => result,
         }
@@ -223,21 +232,31 @@ impl Api {
         let _permit = self.in_flight.acquire().await.ok();
         call::json(&self.client, request, TIMEOUT).await
     }
-}
 
-fn patch_request(
-    content: &'static str,
-    kind: &'static Resource,
-    key: &NamespacedName,
-    subresource: &str,
-    patch: &Value,
-) -> Request<Vec<u8>> {
-    let mut path = kind.object_path(key.namespace(), key.name());
-    if !subresource.is_empty() {
-        path.push('/');
-        path.push_str(subresource);
+    /// A resource in the version that the API server has.
+    pub(crate) fn served(&self, kind: &'static Resource) -> &'static Resource {
+        kind.served(self.gates)
     }
-    call::with_body(Method::PATCH, &path, content, patch.to_string().into_bytes())
+
+    fn path(&self, kind: &'static Resource, key: &NamespacedName) -> String {
+        self.served(kind).object_path(key.namespace(), key.name())
+    }
+
+    fn patch_request(
+        &self,
+        content: &'static str,
+        kind: &'static Resource,
+        key: &NamespacedName,
+        subresource: &str,
+        patch: &Value,
+    ) -> Request<Vec<u8>> {
+        let mut path = self.path(kind, key);
+        if !subresource.is_empty() {
+            path.push('/');
+            path.push_str(subresource);
+        }
+        call::with_body(Method::PATCH, &path, content, patch.to_string().into_bytes())
+    }
 }
 
 impl fmt::Debug for Api {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::resource::{self, Resource};
 use berth_client::{HasMetadata, Indexer, WatchGroup, WatchOptions};
 
@@ -17,9 +18,10 @@ pub(crate) fn informer<T: HasMetadata>(
     kind: &'static Resource,
     indexer: Indexer<T, Index>,
     group: &WatchGroup,
+    gates: FeatureGates,
 ) -> Informer<T> {
-    let group = group.clone();
-    let options = WatchOptions { first_retry: FIRST_RETRY, group, ..WatchOptions::new(kind.path("")) };
+    let (path, group) = (kind.served(gates).path(""), group.clone());
+    let options = WatchOptions { first_retry: FIRST_RETRY, group, ..WatchOptions::new(path) };
     Informer::indexed(options, indexer)
 }
 
@@ -37,8 +39,8 @@ macro_rules! informers {
         }
 
         impl Informers {
-            pub(crate) fn new(group: &WatchGroup) -> Informers {
-                Informers { $($field: informer(&resource::$resource, $indexer, group),)* }
+            pub(crate) fn new(group: &WatchGroup, gates: FeatureGates) -> Informers {
+                Informers { $($field: informer(&resource::$resource, $indexer, group, gates),)* }
             }
 
             pub(crate) fn caches(&self) -> Caches {

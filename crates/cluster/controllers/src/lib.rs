@@ -107,13 +107,14 @@ static ONLY_OWNED: [&Resource; 18] = [
 pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) -> BoxFuture<'static, ()> {
     // Boxed here: the body of an `async fn` is compiled in each crate that polls it.
     async move {
-        let api = &Api::new(client.clone());
+        let gates = options.feature_gates;
+        let api = &Api::new(client.clone(), gates);
         // A child token: a failure in here does not stop the caller's other components.
         let stop = stop.child_token();
         let events_stop = stop.clone();
         // Controllers trust their API server, and cannot do without a part of the objects.
         let group = WatchGroup::new(usize::MAX);
-        let mut informers = Informers::new(&group);
+        let mut informers = Informers::new(&group, gates);
 
         let recorder = |controller| Recorder::start(client.clone(), controller, events_stop.clone());
         let replica_set =
@@ -168,8 +169,8 @@ pub fn run(client: Client, options: ControllerOptions, stop: CancellationToken) 
             set: JoinSet::new(),
         };
         informers.start(&mut tasks);
-        for kind in ONLY_OWNED.into_iter().filter(|kind| kind.is_enabled(options.feature_gates)) {
-            tasks.start(kind, informer::<PartialObjectMetadata>(kind, no_index, &group));
+        for kind in ONLY_OWNED.into_iter().filter(|kind| kind.served(gates).is_enabled(gates)) {
+            tasks.start(kind, informer::<PartialObjectMetadata>(kind, no_index, &group, gates));
         }
 
         if !tasks.are_synced().await {

@@ -227,21 +227,27 @@ impl Resource {
         match *self {
             COMPOSITE_POD_GROUPS => gates.composite_pod_group,
             DEVICE_TAINT_RULES => gates.dra_device_taint_rules && gates.version >= V1_37,
+            POD_GROUPS | WORKLOADS => gates.version < V1_37,
             POD_GROUPS_V1BETA1 | WORKLOADS_V1BETA1 => gates.version >= V1_37,
             POD_GROUPS_V1ALPHA3 | WORKLOADS_V1ALPHA3 => gates.composite_pod_group,
             _ => true,
         }
     }
 
-    /// Whether API servers with these gates say that they have it. Of the groups, the embedded server answers requests for `v1alpha2`
-    /// also where Kubernetes does not have it any more: its own controllers use it.
+    /// Whether API servers with these gates say that they have it. The embedded one answers requests for groups without their gate, but
+    /// does not list them: `kubectl` would take them for custom resources of the same name.
     pub fn is_discoverable(&self, gates: FeatureGates) -> bool {
-        let is_gone = match *self {
-            POD_GROUPS | WORKLOADS => gates.version >= V1_37,
-            POD_GROUPS_V1BETA1 | WORKLOADS_V1BETA1 => !gates.is_on("GenericWorkload"),
-            _ => false,
-        };
-        self.is_enabled(gates) && !is_gone
+        let needs_gate = matches!(*self, POD_GROUPS_V1BETA1 | WORKLOADS_V1BETA1);
+        self.is_enabled(gates) && (!needs_gate || gates.is_on("GenericWorkload"))
+    }
+
+    /// It in the version that the embedded API server has with these gates.
+    pub fn served(&'static self, gates: FeatureGates) -> &'static Resource {
+        match *self {
+            POD_GROUPS if !self.is_enabled(gates) => &POD_GROUPS_V1BETA1,
+            WORKLOADS if !self.is_enabled(gates) => &WORKLOADS_V1BETA1,
+            _ => self,
+        }
     }
 
     /// It in each version that a server may have, in the order in which clients try them.

@@ -18,7 +18,7 @@ const KINDS: [Resource; 15] = [
     resource::PERSISTENT_VOLUME_CLAIMS,
     resource::PERSISTENT_VOLUMES,
     resource::PODS,
-    resource::POD_GROUPS,
+    resource::POD_GROUPS_V1BETA1,
     resource::DEPLOYMENTS,
     resource::REPLICA_SETS,
     resource::STATEFUL_SETS,

@@ -184,11 +184,11 @@ impl Workload {
         if rng.bool() {
             template["spec"]["schedulingGroup"] = json!({"podGroupName": name});
             let topology = topology.map(|key| json!({"topology": [{"key": key}]}));
-            let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name},
+            let object = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": name},
                 // A group whose pods have another priority is not placed.
                 "spec": {"schedulingPolicy": {"gang": {"minCount": min}}, "schedulingConstraints": topology,
                     "priorityClassName": template["spec"]["priorityClassName"]}});
-            let path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
+            let path = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
             self.post(created + rng.u64(..3000), path, object);
         } else {
             let annotations = &mut template["metadata"]["annotations"];

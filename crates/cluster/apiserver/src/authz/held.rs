@@ -26,9 +26,6 @@ type Sets = HashSet<RuleSet>;
 
 impl HeldPermissions {
     /// Whether every single permission of a rule is granted by one of the held rules.
-    ///
-    /// # Errors
-    /// It takes too much work to find out.
     pub fn covers(&self, rule: &PolicyRule, budget: &WorkBudget) -> Result<bool, TooMuchWork> {
         let (all, cluster_wide) = (&self.roles[..], &self.roles[..self.n_cluster_wide]);
         let verbs = sets(all, &rule.verbs, Role::verb, budget)?;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::convert;
 use crate::admission::{Admission, Phase};
-use crate::request::{ApiRequest, RequestInfo, Status};
+use crate::request::{ApiRequest, RequestInfo, Status, User};
 use crate::store::{Derived, Filter, Store, key};
 use crate::webhook::{AdmissionAttributes, Denied, Hook, Operation, ServedForm, Webhooks, local};
 
@@ -50,20 +50,11 @@ fn resolve(store: &Store, namespace: &str, name: &str, port: u16) -> Result<Stri
     Err(format!("no endpoints available for service {name:?}"))
 }
 
-/// The operation of a request on one object, for admission.
-#[derive(Clone, Copy)]
-pub struct Act<'a> {
-    pub operation: Operation,
-    /// The stored object; `None` if it is new.
-    pub old: Option<&'a Value>,
-    /// Whether the request is a dry run.
+/// The request that is reviewed.
+pub struct Asked<'a> {
+    pub target: &'a RequestInfo,
+    pub user: &'a User,
     pub dry_run: bool,
-}
-
-impl Act<'static> {
-    pub fn create(dry_run: bool) -> Act<'static> {
-        Act { operation: Operation::Create, old: None, dry_run }
-    }
 }
 
 /// The webhooks and the plugin that review a request in one phase.
@@ -93,19 +84,23 @@ impl AdmissionChain {
     /// The webhooks and the plugin that match a request; `None` if there are none. This check must be fast.
     fn review<'a>(
         &'a self,
-        request: &'a ApiRequest,
-        act: Act<'a>,
+        asked: &Asked<'a>,
         phase: Phase,
+        old: Option<&'a Value>,
         object: Option<&Value>,
         (namespace, name): (&'a str, &'a str),
     ) -> Option<Review<'a>> {
-        let RequestInfo { resource, .. } = request.info;
-        let subresource = request.info.subresource_name();
+        let resource = asked.target.resource;
+        let subresource = asked.target.subresource_name();
+        let operation = match (old, object) {
+            (None, _) => Operation::Create,
+            (Some(_), Some(_)) => Operation::Update,
+            (Some(_), None) => Operation::Delete,
+        };
         let concerns =
-            |plugin: &&dyn Admission| plugin.concerns(phase, act.operation, resource.plural, subresource);
+            |plugin: &&dyn Admission| plugin.concerns(phase, operation, resource.plural, subresource);
         let plugin = self.plugin.as_deref().filter(concerns);
-        let plugin =
-            plugin.filter(|_| subresource != "status" || changes_labels_or_annotations(object, act.old));
+        let plugin = plugin.filter(|_| subresource != "status" || changes_labels_or_annotations(object, old));
         let hooks = match phase {
             Phase::Mutating => self.mutating.get(),
             Phase::Validating => self.validating.get(),
@@ -114,20 +109,20 @@ impl AdmissionChain {
             return None;
         }
         let attributes = AdmissionAttributes {
-            operation: act.operation,
+            operation,
             form: ServedForm {
                 resource: (resource.group, resource.version, resource.plural),
-                kind: request.info.sent_kind(),
+                kind: asked.target.sent_kind(),
                 conversion: convert::conversion(resource),
             },
             equivalent: convert::equivalent(resource),
             subresource,
             namespace,
             name,
-            user: &request.user,
-            old_object: act.old,
+            user: asked.user,
+            old_object: old,
             namespace_labels: None,
-            dry_run: act.dry_run,
+            dry_run: asked.dry_run,
         };
         // Webhooks do not review webhook configurations: a broken webhook could not be repaired otherwise.
         let open = resource.group != GROUP && hooks.iter().any(|hook| hook.wants(&attributes).is_some());
@@ -146,22 +141,32 @@ impl AdmissionChain {
         Some(self.store.get(&NAMESPACES, "", namespace)?.parsed())
     }
 
-    /// Runs mutating admission on an object before the operation (`None` for a deletion). Returns whether the object
-    /// changed.
-    ///
-    /// # Errors
-    /// The request is denied.
-    pub async fn mutate(
+    /// Both phases, for an object that is not stored itself: a binding, an eviction.
+    pub async fn review_sent(
         &self,
         request: &ApiRequest,
-        act: Act<'_>,
+        dry_run: bool,
+        sent: &mut Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Box<Status>> {
+        let asked = Asked { target: &request.info, user: &request.user, dry_run };
+        self.mutate(&asked, None, Some(sent), warnings).await?;
+        self.validate(&asked, None, Some(sent), warnings).await
+    }
+
+    /// Runs mutating admission on an object before the operation. `old` is `None` for a creation, `object` for a deletion. Returns
+    /// whether the object changed.
+    pub async fn mutate(
+        &self,
+        asked: &Asked<'_>,
+        old: Option<&Value>,
         object: Option<&mut Value>,
         warnings: &mut Vec<String>,
     ) -> Result<bool, Box<Status>> {
-        let named = object.as_deref().or(act.old).map(key).unwrap_or_default();
+        let named = object.as_deref().or(old).map(key).unwrap_or_default();
         let named = (named.0.to_owned(), named.1.to_owned());
         let Some(mut review) =
-            self.review(request, act, Phase::Mutating, object.as_deref(), (&named.0, &named.1))
+            self.review(asked, Phase::Mutating, old, object.as_deref(), (&named.0, &named.1))
         else {
             return Ok(false);
         };
@@ -173,7 +178,7 @@ impl AdmissionChain {
         if let Some(plugin) = plugin {
             local::mutate(plugin, &attributes, &mut mutated, warnings)
                 .await
-                .map_err(|denied| plugin_status(request, &named.1, denied))?;
+                .map_err(|denied| plugin_status(asked.target.resource, &named.1, denied))?;
         }
         match (mutated, object) {
             (Some(mutated), Some(object)) if mutated.changed => {
@@ -194,19 +199,16 @@ impl AdmissionChain {
         }
     }
 
-    /// Runs validating admission on the final object of the operation (`None` for a deletion).
-    ///
-    /// # Errors
-    /// The request is denied.
+    /// Runs validating admission on the final object of the operation; see [`Self::mutate`].
     pub async fn validate(
         &self,
-        request: &ApiRequest,
-        act: Act<'_>,
+        asked: &Asked<'_>,
+        old: Option<&Value>,
         object: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Box<Status>> {
-        let named = object.or(act.old).map(key).unwrap_or_default();
-        let Some(mut review) = self.review(request, act, Phase::Validating, object, named) else {
+        let named = object.or(old).map(key).unwrap_or_default();
+        let Some(mut review) = self.review(asked, Phase::Validating, old, object, named) else {
             return Ok(());
         };
         let namespace = self.namespace(&review);
@@ -216,7 +218,7 @@ impl AdmissionChain {
         match plugin {
             Some(plugin) => local::validate(plugin, &attributes, object, warnings)
                 .await
-                .map_err(|denied| plugin_status(request, named.1, denied)),
+                .map_err(|denied| plugin_status(asked.target.resource, named.1, denied)),
             None => Ok(()),
         }
     }
@@ -237,37 +239,16 @@ fn keep(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// Maps a webhook's reason text to one of the standard reasons.
-const REASONS: &[&str] = &[
-    "AlreadyExists",
-    "BadRequest",
-    "Conflict",
-    "Expired",
-    "Forbidden",
-    "Gone",
-    "InternalError",
-    "Invalid",
-    "MethodNotAllowed",
-    "NotAcceptable",
-    "NotFound",
-    "RequestEntityTooLarge",
-    "ServerTimeout",
-    "ServiceUnavailable",
-    "Timeout",
-    "TooManyRequests",
-    "Unauthorized",
-];
-
 fn status(denied: Denied) -> Box<Status> {
-    let code = StatusCode::from_u16(denied.code).unwrap_or(StatusCode::BAD_REQUEST);
-    let reason = REASONS.iter().find(|reason| **reason == denied.reason).copied().unwrap_or_default();
-    Status::new(code, reason, denied.message)
+    let mut status = Status::new(denied.reason, denied.message);
+    status.code = StatusCode::from_u16(denied.code).unwrap_or(StatusCode::BAD_REQUEST);
+    status
 }
 
 /// The status of a denial by the in-process plugin, in the format of kube-apiserver's plugins.
-fn plugin_status(request: &ApiRequest, name: &str, denied: Denied) -> Box<Status> {
+fn plugin_status(resource: &Resource, name: &str, denied: Denied) -> Box<Status> {
     if denied.code == StatusCode::FORBIDDEN {
-        Status::forbidden(request.info.resource, name, &denied.message)
+        Status::forbidden(resource, name, &denied.message)
     } else {
         status(denied)
     }

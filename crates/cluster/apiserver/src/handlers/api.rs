@@ -35,7 +35,7 @@ impl Api {
     /// The circumstances of a user's request that names a version of the API.
     pub fn context<'a>(&'a self, user: &'a User, version: &'a str) -> Context<'a> {
         let Api { extensions, feature_gates, taints_new_nodes, .. } = *self;
-        Context { lookup: self, user, extensions, feature_gates, taints_new_nodes, version }
+        Context { lookup: self, user, extensions, feature_gates, taints_new_nodes, version, admitted: None }
     }
 }
 

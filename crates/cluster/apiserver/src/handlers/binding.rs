@@ -8,12 +8,12 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::admission::Act;
 use super::api::Api;
+use super::decode;
+use super::options::WriteOptions;
 use super::reply::Reply;
-use super::{fields, sent};
 use crate::lifecycle;
-use crate::request::{ApiRequest, Status};
+use crate::request::{ApiRequest, Reason, Status};
 use crate::store::{Change, Json, Write, WriteError};
 use crate::strategy::fields::{is_empty, text};
 use crate::strategy::{add_labels, add_topology_labels, now};
@@ -23,24 +23,11 @@ const ATTEMPTS: usize = 64;
 const BOUND: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
 
 /// Answers the creation of a `Binding`, under the pod or beside it.
-///
-/// # Errors
-/// The binding is malformed, or the pod does not exist, has another uid, is being deleted or is already bound.
-pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    let dry_run = sent::is_dry_run(&request.query, "CreateOptions")?;
-    let mut binding = sent::parse_object(&request.headers, &request.body, "Binding")?;
-    // Beside the pod, the binding itself names it.
-    if !request.info.name.is_empty() {
-        sent::names_object(request, "Binding", &binding)?;
-    }
-    sent::agree_with_path(request, "", "v1", "Binding", &mut binding)?;
-    let mut warnings = Vec::new();
-    fields::read(request, ("", "v1", "Binding"), &mut binding, &[], &mut warnings)?;
-    let act = Act::create(dry_run);
-    let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
-    add_topology_labels(api, &node, &mut binding);
-    api.admission.mutate(request, act, Some(&mut binding), &mut warnings).await?;
-    api.admission.validate(request, act, Some(&binding), &mut warnings).await?;
+pub async fn bind(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
+    let WriteOptions { dry_run, validation, .. } = WriteOptions::read(request)?;
+    let mut binding = decode::object(request, validation, warnings)?;
+    add_topology_labels(api, &text(&binding, "/target/name").to_owned(), &mut binding);
+    api.admission.review_sent(request, dry_run, &mut binding, warnings).await?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let pods = &PODS;
     let node = target(&binding)?;
@@ -64,14 +51,8 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
             .map_err(|why| Status::conflict_on("pods/binding", "", &name, &why))?;
         if !is_empty(&binding["metadata"]["annotations"]) {
             let context = api.context(&request.user, pods.version);
-            lifecycle::admit_update(
-                &context,
-                pods,
-                "binding",
-                &pod.value(),
-                &current.value(),
-                &mut warnings,
-            )?;
+            let (mut new, old) = (pod.value().into_owned(), current.value());
+            lifecycle::admit(&context, pods, "binding", &mut new, Some(&old), warnings)?;
         }
         let change = Change::Update { expected: current.revision };
         let written = match dry_run {
@@ -80,9 +61,7 @@ pub async fn bind(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>>
         };
         match written {
             Ok(()) => {
-                return Ok(
-                    Reply::object(StatusCode::CREATED, Bytes::from_static(BOUND)).with_warnings(warnings)
-                );
+                return Ok(Reply::object(StatusCode::CREATED, Bytes::from_static(BOUND)));
             }
             Err(WriteError::Modified) => {}
             Err(error) => return Err(error.into_status(pods, &name)),
@@ -110,8 +89,8 @@ fn target(binding: &Value) -> Result<String, Box<Status>> {
     }
     match problems.as_slice() {
         [] => Ok(node.to_owned()),
-        [one] => Err(Status::new(StatusCode::INTERNAL_SERVER_ERROR, "", one)),
-        all => Err(Status::new(StatusCode::INTERNAL_SERVER_ERROR, "", format!("[{}]", all.join(", ")))),
+        [one] => Err(Status::new(Reason::Unnamed, one)),
+        all => Err(Status::new(Reason::Unnamed, format!("[{}]", all.join(", ")))),
     }
 }
 

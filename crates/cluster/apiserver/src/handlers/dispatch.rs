@@ -12,28 +12,37 @@ use crate::request::{ApiRequest, Status, Verb};
 /// # Errors
 /// The request fails; the status gives the reason.
 pub async fn handle(api: &Api, request: ApiRequest) -> Result<Reply, Box<Status>> {
+    let mut warnings = Vec::new();
+    match answer(api, &request, &mut warnings).await {
+        Ok(reply) => Ok(reply.with_warnings(warnings)),
+        Err(status) => Err(status.with_warnings(warnings)),
+    }
+}
+
+async fn answer(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     if [&POD_METRICS, &NODE_METRICS].contains(&info.resource) {
-        return metrics::metrics(api, &request);
+        return metrics::metrics(api, request);
     }
     match (info.verb, info.resource.plural, info.subresource_name()) {
         (Verb::Create, "bindings", _) | (Verb::Create, "pods", "binding") => {
-            binding::bind(api, &request).await
+            binding::bind(api, request, warnings).await
         }
-        (Verb::Create, "pods", "eviction") => eviction::evict(api, &request).await,
-        (Verb::Create, "serviceaccounts", "token") => token::token(api, &request),
-        (Verb::Create, ..) if info.resource.storage == Storage::None => review::review(api, &request),
-        (Verb::Get, "pods", "log") => log::log(api, &request),
-        (Verb::Get, _, "scale") => scale::get(api, &request),
-        (Verb::Update | Verb::Patch, _, "scale") => scale::change(api, &request).await,
+        (Verb::Create, "pods", "eviction") => eviction::evict(api, request, warnings).await,
+        (Verb::Create, "serviceaccounts", "token") => token::token(api, request, warnings),
+        (Verb::Create, ..) if info.resource.storage == Storage::None => {
+            review::review(api, request, warnings)
+        }
+        (Verb::Get, "pods", "log") => log::log(api, request),
+        (Verb::Get, _, "scale") => scale::get(api, request),
         (Verb::Get, _, "" | "approval" | "status" | "ephemeralcontainers" | "resize") => {
-            object::get(api, &request)
+            object::get(api, request)
         }
-        (Verb::List, ..) => list::list(api, &request),
-        (Verb::Create, _, "") => write::create(api, &request).await,
-        (Verb::Update | Verb::Patch, ..) => write::change(api, &request).await,
-        (Verb::Delete, _, "") => delete::delete(api, &request).await,
-        (Verb::DeleteCollection, _, "") => delete::delete_collection(api, &request).await,
+        (Verb::List, ..) => list::list(api, request),
+        (Verb::DeleteCollection, _, "") => delete::delete_collection(api, request, warnings).await,
+        (Verb::Create | Verb::Delete, _, "") | (Verb::Update | Verb::Patch, ..) => {
+            write::write(api, request, warnings).await
+        }
         _ => Err(Status::method_not_allowed()),
     }
 }

@@ -12,18 +12,19 @@ use berth_schema::resource::{POD_DISRUPTION_BUDGETS, Resource};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::admission::Act;
 use super::api::Api;
-use super::delete::delete_object;
+use super::content::Content;
+use super::decode;
 use super::object::find;
+use super::options::WriteOptions;
 use super::reply::Reply;
-use super::sent;
+use super::write::WriteRequest;
+use crate::admission::Operation;
 use crate::lifecycle::restrict_node;
-use crate::request::{ApiRequest, Cause, DeleteOptions, Status};
+use crate::request::{ApiRequest, CauseType, DeleteOptions, Reason, Status};
 use crate::store::{Change, Compiled, Filter, Labels, Object, Store, Write, WriteError};
 use crate::strategy::fields::{list, object};
 use crate::strategy::now;
-use crate::webhook::Operation;
 
 const ATTEMPTS: usize = 64;
 /// Maximum number of evictions that the disruption controller has not yet observed.
@@ -33,23 +34,16 @@ const MAX_STEPS: u64 = 2_000_000;
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// Answers the creation of an `Eviction`.
-///
-/// # Errors
-/// The pod does not exist, or its budget does not allow the eviction now.
-pub async fn evict(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub async fn evict(
+    api: &Api,
+    request: &ApiRequest,
+    warnings: &mut Vec<String>,
+) -> Result<Reply, Box<Status>> {
     let info = &request.info;
-    let mut eviction = sent::parse_object(&request.headers, &request.body, "Eviction")?;
-    // `policy/v1beta1` has the same form.
-    if eviction["apiVersion"] == "policy/v1beta1" {
-        eviction["apiVersion"] = Value::from("policy/v1");
-    }
-    sent::names_object(request, "Eviction", &eviction)?;
-    sent::agree_with_path(request, "policy", "v1", "Eviction", &mut eviction)?;
-    let dry_run = sent::is_dry_run(&request.query, "CreateOptions")?;
-    let mut warnings = Vec::new();
-    let act = Act::create(dry_run);
-    api.admission.mutate(request, act, Some(&mut eviction), &mut warnings).await?;
-    api.admission.validate(request, act, Some(&eviction), &mut warnings).await?;
+    let write_options = WriteOptions::read(request)?;
+    let dry_run = write_options.dry_run;
+    let mut eviction = decode::object(request, write_options.validation, warnings)?;
+    api.admission.review_sent(request, dry_run, &mut eviction, warnings).await?;
     let mut options = DeleteOptions { dry_run, evicts: true, ..DeleteOptions::default() };
     options.take_value(&eviction["deleteOptions"])?;
     let budgets = &POD_DISRUPTION_BUDGETS;
@@ -67,13 +61,15 @@ pub async fn evict(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>
                 Budget::Changed => continue,
             }
         }
-        match delete_object(api, request, &info.namespace, &info.name, &deletion, &mut warnings).await {
+        let is_conditional = deletion.resource_version != options.resource_version;
+        let content = Content::Deletion(deletion);
+        let write = WriteRequest::new(request, info.clone(), write_options.clone(), content, warnings);
+        match write.carry_out(api, warnings).await {
             Ok(_) => {
                 let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-                return Ok(Reply::value(StatusCode::CREATED, &done).with_warnings(warnings));
+                return Ok(Reply::value(StatusCode::CREATED, &done));
             }
-            Err(status)
-                if status.reason == "Conflict" && deletion.resource_version != options.resource_version => {}
+            Err(status) if status.reason == Reason::Conflict && is_conditional => {}
             Err(status) => return Err(status),
         }
     }
@@ -175,10 +171,8 @@ fn check(resource: &Resource, name: &str, budget: &Value) -> Result<(), Box<Stat
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
     let refuse = |message: String, retry_after: u32| {
-        let mut status = Status::too_many_requests(VIOLATES, retry_after);
-        status.details.causes =
-            vec![Cause { reason: "DisruptionBudget".to_owned(), message, field: String::new() }];
-        Err(status)
+        let status = Status::too_many_requests(VIOLATES, retry_after);
+        Err(status.with_cause(CauseType::DisruptionBudget, "", message))
     };
     if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
         let message = format!("The disruption budget {name} is still being processed by the server.");

@@ -175,11 +175,8 @@ fn page(
     let limit = limit.filter(|_| requested != Some(0) || !query.get("continue").is_empty());
     query.number("timeoutSeconds")?;
     if query.flag("sendInitialEvents") == Some(true) {
-        let why = "Forbidden: sendInitialEvents is forbidden for list".to_owned();
-        return Err(Status::invalid_options(
-            "ListOptions",
-            &[("FieldValueForbidden", "sendInitialEvents", why)],
-        ));
+        let cause = Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
+        return Err(Status::invalid_options("ListOptions", vec![cause]));
     }
     let current = api.store.revision();
     let token = match query.get("continue") {
@@ -235,35 +232,22 @@ fn page(
 }
 
 fn check_version_match(version_match: &str, requested: Option<u64>) -> Result<(), Box<Status>> {
-    let forbidden = |why: &str| {
-        let cause = Cause {
-            reason: "FieldValueForbidden".to_owned(),
-            message: format!("Forbidden: {why}"),
-            field: "resourceVersionMatch".to_owned(),
-        };
-        Err(Status::invalid_kind("meta.k8s.io", "ListOptions", "", vec![cause]))
-    };
+    let field = "resourceVersionMatch";
+    let no_version = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+    let refuse = |causes| Err(Status::invalid_options("ListOptions", causes));
     match (version_match, requested) {
         ("", _) | ("NotOlderThan", Some(_)) => Ok(()),
         ("Exact", Some(0)) => {
-            forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            refuse(vec![Cause::forbidden(field, why)])
         }
         ("Exact", Some(_)) => Ok(()),
-        ("Exact" | "NotOlderThan", None) => {
-            forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")
-        }
+        ("Exact" | "NotOlderThan", None) => refuse(vec![Cause::forbidden(field, no_version)]),
         (other, requested) => {
-            let field = "resourceVersionMatch";
-            let no_version =
-                "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
-            let why =
-                format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
-            let causes = [
-                ("FieldValueForbidden", field, no_version.to_owned()),
-                ("FieldValueNotSupported", field, why),
-            ];
-            let from = usize::from(requested.is_some());
-            Err(Status::invalid_options("ListOptions", &causes[from..]))
+            let forbidden = requested.is_none().then(|| Cause::forbidden(field, no_version));
+            let supported = "\"Exact\", \"NotOlderThan\", \"\"";
+            let unknown = Cause::not_supported(field, format!("{other:?}"), supported);
+            refuse(forbidden.into_iter().chain([unknown]).collect())
         }
     }
 }

@@ -9,9 +9,6 @@ use super::reply::Reply;
 use crate::request::{ApiRequest, Status};
 
 /// Answers the reading of a log.
-///
-/// # Errors
-/// There is no such pod or container, or the pod is on no node yet.
 pub fn log(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let name = &request.info.name;
     let pod = find(api, &request.info)?.value();

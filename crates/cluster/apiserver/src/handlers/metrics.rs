@@ -55,9 +55,6 @@ impl Usage {
 }
 
 /// Answers a request for metrics.
-///
-/// # Errors
-/// A selector is malformed, or the object has no metrics.
 pub fn metrics(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let resource = info.resource;

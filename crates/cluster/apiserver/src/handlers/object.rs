@@ -17,17 +17,11 @@ use crate::store::Object;
 use crate::table;
 
 /// The resource in whose collection a request's objects are.
-///
-/// # Errors
-/// They are stored nowhere.
 pub fn stored(info: &RequestInfo) -> Result<&'static Resource, Box<Status>> {
     info.resource.stored().ok_or_else(Status::method_not_allowed)
 }
 
 /// The object of a request.
-///
-/// # Errors
-/// It does not exist.
 pub fn find(api: &Api, info: &RequestInfo) -> Result<Arc<Object>, Box<Status>> {
     let resource = stored(info)?;
     let found = api.store.get(resource, &info.namespace, &info.name);
@@ -35,9 +29,6 @@ pub fn find(api: &Api, info: &RequestInfo) -> Result<Arc<Object>, Box<Status>> {
 }
 
 /// Answers the reading of an object.
-///
-/// # Errors
-/// It does not exist, or the store has not reached the requested version.
 pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let current = api.store.revision();
     if let Some(requested) = resource_version(&request.query)?.filter(|requested| *requested > current) {
@@ -48,9 +39,6 @@ pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
 }
 
 /// An object in the form the client accepts.
-///
-/// # Errors
-/// The client accepts no form that is served.
 pub fn answer_object(request: &ApiRequest, code: StatusCode, object: &Object) -> Result<Reply, Box<Status>> {
     let resource = request.info.resource;
     let bytes = match choose(&request.headers)? {

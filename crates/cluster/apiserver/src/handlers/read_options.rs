@@ -1,8 +1,6 @@
 //! Options of the requests that read objects.
 
-use http::StatusCode;
-
-use crate::request::{Cause, Query, RequestInfo, Status, not_a_number};
+use crate::request::{CauseType, Query, Reason, RequestInfo, Status, not_a_number};
 use crate::store::{Filter, Store};
 use crate::table::IncludeObject;
 
@@ -12,9 +10,6 @@ const MAX_COMPARISONS: usize = 5_000_000;
 const FEW_REQUIREMENTS: usize = 16;
 
 /// The filter of a list or watch. A name in the path counts as a field selector.
-///
-/// # Errors
-/// A selector is malformed, or is too much work on the stored objects.
 pub fn filter(store: &Store, info: &RequestInfo, query: &Query) -> Result<Filter, Box<Status>> {
     let namespace = Some(info.namespace.as_str()).filter(|n| !n.is_empty());
     let filter =
@@ -28,15 +23,12 @@ pub fn filter(store: &Store, info: &RequestInfo, query: &Query) -> Result<Filter
              {MAX_COMPARISONS} comparisons: use fewer requirements",
             info.resource.group_resource()
         );
-        return Err(Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message));
+        return Err(Status::new(Reason::RequestEntityTooLarge, message));
     }
     Ok(filter)
 }
 
 /// Reads a resource version; `None` if there is none.
-///
-/// # Errors
-/// It is not a number.
 pub fn resource_version(query: &Query) -> Result<Option<u64>, Box<Status>> {
     match query.get("resourceVersion") {
         "" => Ok(None),
@@ -51,20 +43,13 @@ pub fn resource_version(query: &Query) -> Result<Option<u64>, Box<Status>> {
 /// The store has not reached the requested version.
 pub fn too_large(requested: u64, current: u64) -> Box<Status> {
     let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
-    let mut status = Status::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
-    status.details.causes = vec![Cause {
-        reason: "ResourceVersionTooLarge".to_owned(),
-        message: "Too large resource version".to_owned(),
-        field: String::new(),
-    }];
+    let status = Status::new(Reason::Timeout, message);
+    let mut status = status.with_cause(CauseType::ResourceVersionTooLarge, "", "Too large resource version");
     status.details.retry_after_seconds = 1;
     status
 }
 
 /// The part of the object that table rows include.
-///
-/// # Errors
-/// The parameter has an unknown value.
 pub fn include_object(query: &Query) -> Result<IncludeObject, Box<Status>> {
     let value = query.get("includeObject");
     IncludeObject::parse(value).ok_or_else(|| {

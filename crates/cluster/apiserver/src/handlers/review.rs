@@ -8,8 +8,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::api::Api;
+use super::decode;
+use super::options::WriteOptions;
 use super::reply::Reply;
-use super::sent;
 use crate::authn::API_AUDIENCE;
 use crate::request::{ApiRequest, Attributes, Cause, Status, User};
 
@@ -29,13 +30,10 @@ static REVIEWS: [(&Resource, Review); 6] = [
 ];
 
 /// Answers the creation of a review.
-///
-/// # Errors
-/// The review is malformed.
-pub fn review(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn review(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
     let resource = request.info.resource;
-    let mut review = sent::parse_object(&request.headers, &request.body, resource.kind)?;
-    sent::agree_with_path(request, resource.group, resource.version, resource.kind, &mut review)?;
+    let options = WriteOptions::read(request)?;
+    let mut review = decode::object(request, options.validation, warnings)?;
     let (_, status_of) =
         REVIEWS.iter().find(|(of, _)| std::ptr::eq(*of, resource)).ok_or_else(Status::method_not_allowed)?;
     review["status"] = status_of(api, request, &mut review["spec"])?;
@@ -47,7 +45,7 @@ fn subject_access_status(api: &Api, request: &ApiRequest, spec: &mut Value) -> R
     let namespace = &spec["resourceAttributes"]["namespace"];
     if resource.namespaced && namespace.as_str().unwrap_or_default() != request.info.namespace {
         let field = "spec.resourceAttributes.namespace";
-        return Err(invalid(vec![cause(field, namespace, "must match metadata.namespace")]));
+        return Err(invalid(vec![Cause::invalid(field, namespace, "must match metadata.namespace")]));
     }
     check(spec, true)?;
     access_status(api, &subject(spec), spec)
@@ -55,11 +53,6 @@ fn subject_access_status(api: &Api, request: &ApiRequest, spec: &mut Value) -> R
 
 fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value[field].as_str().unwrap_or_default()
-}
-
-fn cause(field: &str, value: &Value, why: &str) -> Cause {
-    let message = format!("Invalid value: {value}: {why}");
-    Cause { reason: "FieldValueInvalid".to_owned(), message, field: field.to_owned() }
 }
 
 /// kube-apiserver does not name the kind.
@@ -72,12 +65,12 @@ fn check(spec: &Value, has_subject: bool) -> Result<(), Box<Status>> {
     let mut causes = Vec::new();
     if spec["resourceAttributes"].is_object() == spec["nonResourceAttributes"].is_object() {
         let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        causes.push(cause("spec", &Value::Null, why));
+        causes.push(Cause::invalid("spec", &Value::Null, why));
     }
     let is_named =
         !text(spec, "user").is_empty() || spec["groups"].as_array().is_some_and(|all| !all.is_empty());
     if has_subject && !is_named {
-        causes.push(cause("spec.user", &"".into(), "at least one of user or group must be specified"));
+        causes.push(Cause::invalid("spec.user", "\"\"", "at least one of user or group must be specified"));
     }
     if causes.is_empty() { Ok(()) } else { Err(invalid(causes)) }
 }

@@ -5,86 +5,30 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::api::Api;
-use super::object::{find, stored};
+use super::object::find;
 use super::reply::Reply;
-use super::write::{self, Part};
-use super::{fields, sent};
-use crate::request::{ApiRequest, Cause, Status, Verb};
+use crate::request::{ApiRequest, Cause, Status};
+use crate::store::Object;
+use crate::strategy::metadata::take;
 
 /// Answers the reading of a scale.
-///
-/// # Errors
-/// There is no such object.
 pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    let object = find(api, &request.info)?;
-    Ok(Reply::value(StatusCode::OK, &Paths::of(request.info.resource).scale_of(&object.value())))
+    answer(request.info.resource, &*find(api, &request.info)?)
 }
 
-/// Answers the changing of a scale.
-///
-/// # Errors
-/// The scale is malformed or invalid, or the object has changed since.
-pub async fn change(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    let dry_run = sent::is_dry_run(&request.query, "UpdateOptions")?;
-    let applies = sent::is_apply(request);
-    let sent = if request.info.verb == Verb::Update || applies {
-        let mut value = if applies {
-            sent::parse_applied(&request.body)?
-        } else {
-            sent::parse_object(&request.headers, &request.body, "Scale")?
-        };
-        sent::agree_with_path(request, "autoscaling", "v1", "Scale", &mut value)?;
-        Some(value)
-    } else {
-        None
-    };
-    let resource = stored(&request.info)?;
-    let paths = Paths::of(request.info.resource);
-    let (shown, taken) = (
-        |object: &Value| paths.scale_of(object),
-        |object: &Value, scale: &Value, name: &str| paths.with_replicas(object, scale, name),
-    );
-    let part = Some(Part { shown: &shown, taken: &taken });
-    let mut warnings = Vec::new();
-    let object = write::change_object(api, request, dry_run, part, &mut warnings, |current, warnings| {
-        let scale = match &sent {
-            Some(scale) if applies => {
-                return fields::applied(
-                    request,
-                    resource,
-                    Some(current),
-                    paths.applied(resource, scale, request)?,
-                );
-            }
-            Some(scale) => scale.clone(),
-            None => sent::patched(request, &paths.scale_of(current), warnings)?,
-        };
-        let mut new = paths.with_replicas(current, &scale, &request.info.name)?;
-        for field in ["resourceVersion", "uid"] {
-            match &scale["metadata"][field] {
-                Value::String(text) => new["metadata"][field] = Value::from(text.as_str()),
-                _ => {
-                    if let Some(metadata) = new["metadata"].as_object_mut() {
-                        metadata.remove(field);
-                    }
-                }
-            }
-        }
-        Ok(new)
-    })
-    .await?;
-    Ok(Reply::value(StatusCode::OK, &paths.scale_of(&object.value())).with_warnings(warnings))
+pub fn answer(resource: &Resource, object: &Object) -> Result<Reply, Box<Status>> {
+    Ok(Reply::value(StatusCode::OK, &Paths::of(resource).scale_of(&object.value())))
 }
 
 /// Where an object has what its scale shows, as JSON pointers.
-struct Paths {
+pub struct Paths {
     replicas: String,
     current: String,
     selector: String,
 }
 
 impl Paths {
-    fn of(resource: &Resource) -> Paths {
+    pub fn of(resource: &Resource) -> Paths {
         let schema = resource.custom.map(Custom::schema);
         let custom = schema.as_ref().and_then(|schema| schema.scale.as_ref());
         let path = |field: &str, usual: &str| match custom {
@@ -98,7 +42,16 @@ impl Paths {
         }
     }
 
-    fn with_replicas(&self, object: &Value, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
+    /// The object with the replicas of a scale, and the version that the scale names.
+    pub fn changed(&self, object: &Value, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
+        let mut new = self.with_replicas(object, scale, name)?;
+        for field in ["resourceVersion", "uid"] {
+            take(&mut new["metadata"], &scale["metadata"], field);
+        }
+        Ok(new)
+    }
+
+    pub fn with_replicas(&self, object: &Value, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
         let mut new = object.clone();
         self.set(&mut new, replicas(scale, name)?)?;
         Ok(new)
@@ -120,24 +73,19 @@ impl Paths {
     }
 
     /// Converts an applied scale into an apply of its object.
-    fn applied(
-        &self,
-        resource: &Resource,
-        scale: &Value,
-        request: &ApiRequest,
-    ) -> Result<Value, Box<Status>> {
+    pub fn applied(&self, resource: &Resource, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
         let mut object = json!({
             "apiVersion": resource.api_version(),
             "kind": resource.kind,
             "metadata": {"name": scale["metadata"]["name"], "namespace": scale["metadata"]["namespace"]},
         });
         if !scale["spec"]["replicas"].is_null() {
-            self.set(&mut object, replicas(scale, &request.info.name)?)?;
+            self.set(&mut object, replicas(scale, name)?)?;
         }
         Ok(object)
     }
 
-    fn scale_of(&self, value: &Value) -> Value {
+    pub fn scale_of(&self, value: &Value) -> Value {
         let fields = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
         let field = |field: &str| Some((field.to_owned(), value["metadata"].get(field)?.clone()));
         let metadata: Map<String, Value> = fields.into_iter().filter_map(field).collect();
@@ -163,10 +111,7 @@ impl Paths {
 
 fn replicas(scale: &Value, name: &str) -> Result<i32, Box<Status>> {
     let invalid = |value: &Value, why: &str| {
-        let message = format!("Invalid value: {value}: {why}");
-        let cause =
-            Cause { reason: "FieldValueInvalid".to_owned(), message, field: "spec.replicas".to_owned() };
-        Status::invalid_kind("autoscaling", "Scale", name, vec![cause])
+        Status::invalid_kind("autoscaling", "Scale", name, vec![Cause::invalid("spec.replicas", value, why)])
     };
     match &scale["spec"]["replicas"] {
         Value::Null => Ok(0),

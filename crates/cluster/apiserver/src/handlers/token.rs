@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::api::Api;
+use super::decode;
 use super::object::find;
+use super::options::WriteOptions;
 use super::reply::Reply;
-use super::{fields, sent};
 use crate::authn::{API_AUDIENCE, Bound, Claims};
 use crate::lifecycle::restrict_node;
 use crate::request::{ApiRequest, Attributes, Cause, Status};
@@ -24,17 +25,10 @@ const DEFAULT_SECONDS: i64 = 3600;
 const MAX_SECONDS: i64 = 366 * 24 * 3600;
 
 /// Answers the creation of a `TokenRequest` for a service account.
-///
-/// # Errors
-/// The account or the bound object does not exist, the requested lifetime is too short, or a node asks for more than its
-/// pods need.
-pub fn token(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn token(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
     let info = &request.info;
-    let dry_run = sent::is_dry_run(&request.query, "CreateOptions")?;
-    let mut sent = sent::parse_object(&request.headers, &request.body, "TokenRequest")?;
-    sent::agree_with_path(request, "authentication.k8s.io", "v1", "TokenRequest", &mut sent)?;
-    let mut warnings = Vec::new();
-    fields::read(request, ("authentication.k8s.io", "v1", "TokenRequest"), &mut sent, &[], &mut warnings)?;
+    let WriteOptions { dry_run, validation, .. } = WriteOptions::read(request)?;
+    let mut sent = decode::object(request, validation, warnings)?;
     if !sent["spec"].is_object() {
         sent["spec"] = json!({});
     }
@@ -71,7 +65,7 @@ pub fn token(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     };
     let token = if dry_run { String::new() } else { api.authenticator.tokens().service_account(&claims) };
     sent["status"] = json!({"token": token, "expirationTimestamp": rfc3339(expires)});
-    Ok(Reply::value(StatusCode::CREATED, &sent).with_warnings(warnings))
+    Ok(Reply::value(StatusCode::CREATED, &sent))
 }
 
 fn text<'v>(value: &'v Value, field: &str) -> &'v str {
@@ -95,11 +89,7 @@ fn lifetime(account: &str, requested: &Value) -> Result<i64, Box<Status>> {
     } else {
         return Ok(seconds.min(MAX_SECONDS));
     };
-    let cause = Cause {
-        reason: "FieldValueInvalid".to_owned(),
-        message: format!("Invalid value: {requested}: {why}"),
-        field: "spec.expirationSeconds".to_owned(),
-    };
+    let cause = Cause::invalid("spec.expirationSeconds", requested, why);
     Err(Status::invalid_kind("authentication.k8s.io", "TokenRequest", account, vec![cause]))
 }
 

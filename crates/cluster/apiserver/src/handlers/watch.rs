@@ -18,7 +18,7 @@ use super::object::stored;
 use super::reply::Reply;
 use super::{convert, read_options};
 use crate::kinds;
-use crate::request::{Cause, Form, Query, RequestInfo, Status, choose};
+use crate::request::{Cause, Form, Query, Reason, RequestInfo, Status, choose};
 use crate::store::{Event, EventType, Filter, Object, Store, write_frame};
 use crate::table::{self, IncludeObject};
 
@@ -37,9 +37,6 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Answers a watch. The number is the bytes of its selector, which it holds as long as it is open.
-///
-/// # Errors
-/// The options are invalid, or the state is to be newer than the store.
 pub fn watch(
     api: &Api,
     info: &RequestInfo,
@@ -53,7 +50,7 @@ pub fn watch(
     let selector_bytes = filter.size();
     let requested = read_options::resource_version(query).map_err(|mut status| {
         status.code = StatusCode::INTERNAL_SERVER_ERROR;
-        status.reason = "";
+        status.reason = Reason::Unnamed;
         status.message = status.message.replace("invalid resource version: ", "");
         status
     })?;
@@ -111,12 +108,7 @@ pub fn watch(
 fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> Result<(), Box<Status>> {
     query.number("limit")?;
     let invalid = |field: &str, why: &str| {
-        let cause = Cause {
-            reason: "FieldValueForbidden".to_owned(),
-            message: format!("Forbidden: {why}"),
-            field: field.to_owned(),
-        };
-        Err(Status::invalid_kind("meta.k8s.io", "ListOptions", "", vec![cause]))
+        Err(Status::invalid_options("ListOptions", vec![Cause::forbidden(field, why)]))
     };
     match (send_initial, query.get("resourceVersionMatch")) {
         (Some(_), "NotOlderThan") if send_initial == Some(true) && !bookmarks => {
@@ -130,11 +122,11 @@ fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> 
         (None, given) => {
             let field = "resourceVersionMatch";
             let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            let forbidden = ("FieldValueForbidden", field, format!("Forbidden: {why}"));
-            let why = format!("Unsupported value: {given:?}: supported values: \"NotOlderThan\"");
-            let other = ("FieldValueNotSupported", field, why);
-            let n_causes = if given == "NotOlderThan" { 1 } else { 2 };
-            Err(Status::invalid_options("ListOptions", &[forbidden, other][..n_causes]))
+            let mut causes = vec![Cause::forbidden(field, why)];
+            if given != "NotOlderThan" {
+                causes.push(Cause::not_supported(field, format!("{given:?}"), "\"NotOlderThan\""));
+            }
+            Err(Status::invalid_options("ListOptions", causes))
         }
     }
 }

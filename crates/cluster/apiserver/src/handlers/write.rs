@@ -1,136 +1,418 @@
-//! Creating and changing objects.
+//! The way of a request that writes one object, whole or by a subresource: creation, update, patch, apply, deletion. A creation is a
+//! change without an old object, a deletion one without a new.
+//!
+//! [`WriteRequest::read`] reads what was sent. [`WriteRequest::carry_out`] finds the stored object, makes the new one of it, completes it,
+//! lets webhooks change it, refuses or admits it by the rules of its kind, asks the validating webhooks, charges quotas and
+//! stores it. If another request was faster, it begins again.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use berth_schema::resource::Resource;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::admission::Act;
+use super::admission::Asked;
 use super::api::Api;
-use super::object::{answer_object, find, stored};
+use super::content::{Content, applied, patched, patched_object, track};
+use super::object::answer_object;
+use super::options::WriteOptions;
 use super::reply::Reply;
-use super::sent::{agree_with_path, is_apply, is_dry_run, parse_applied, parse_strictly, patched};
-use super::{convert, fields};
-use crate::request::{ApiRequest, Attributes, Cause, RequestInfo, Status, Verb, refusal};
-use crate::store::{Change, Draft, Object, Store, Write, WriteError, key};
+use super::scale::Paths;
+use super::{delete, scale};
+use crate::request::status::deleted;
+use crate::request::{ApiRequest, Attributes, Cause, Reason, RequestInfo, Status, Verb, refusal};
+use crate::store::{Change, Claim, Draft, EventType, Object, Store, Write, WriteError, key};
 use crate::strategy::proposal_fields::{keep_absent, removed_by_patch};
-use crate::strategy::{generate_name, metadata};
-use crate::webhook::Operation;
+use crate::strategy::{Context, generate_name, metadata};
 use crate::{bootstrap, kinds, lifecycle};
 
-/// Retries of a generated name that already exists.
+/// Attempts with generated names, which may exist already.
 const NAME_ATTEMPTS: usize = 8;
-/// Retries of a change on a newer version of the object, and of an allocation.
-const CHANGE_ATTEMPTS: usize = 64;
+/// Attempts on newer versions of the object, and with other allocated values.
+const ATTEMPTS: usize = 64;
 
-/// Answers the creation of an object.
-///
-/// # Errors
-/// The object is invalid, not allowed or already exists.
-pub async fn create(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    let info = &request.info;
-    let resource = stored(info)?;
-    let dry_run = is_dry_run(&request.query, "CreateOptions")?;
-    let mut warnings = Vec::new();
-    let value = read(request, &mut warnings)?;
-    match create_object(api, request, resource, value, dry_run, &mut warnings).await {
-        Ok(object) => Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings)),
-        Err(status) => Err(status.with_warnings(warnings)),
-    }
+pub struct WriteRequest<'r> {
+    pub request: &'r ApiRequest,
+    /// The object: that of the request, or one of the collection that it deletes.
+    pub target: RequestInfo,
+    /// In whose collection it is.
+    pub resource: &'static Resource,
+    pub options: WriteOptions,
+    /// What was sent.
+    pub new: Content,
 }
 
-/// The object of the request, in its stored form.
-fn read(request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Value, Box<Status>> {
-    let RequestInfo { resource, .. } = request.info;
-    let mut sent = parse_strictly(&request.headers, &request.body, request.info.sent_kind().2)?;
-    agree_with_path(request, resource.group, resource.version, resource.kind, &mut sent.value)?;
-    fields::read(request, request.info.sent_kind(), &mut sent.value, &sent.duplicates, warnings)?;
-    Ok(convert::stored_value(resource, sent.value))
+pub struct Written {
+    pub object: Arc<Object>,
+    /// What became of it.
+    pub event_type: EventType,
 }
 
-/// Creates a parsed object and its dependents.
-async fn create_object(
+enum Attempt {
+    Done(Written),
+    /// The store refuses the object of this name.
+    Refused(WriteError, String),
+}
+
+/// Answers a request that writes an object.
+pub async fn write(
     api: &Api,
     request: &ApiRequest,
-    resource: &'static Resource,
-    value: Value,
-    dry_run: bool,
     warnings: &mut Vec<String>,
-) -> Result<Arc<Object>, Box<Status>> {
-    let metadata = &value["metadata"];
-    if metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
-        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+) -> Result<Reply, Box<Status>> {
+    let write = WriteRequest::read(request, warnings)?;
+    let Written { object, event_type } = write.carry_out(api, warnings).await?;
+    let RequestInfo { resource, name, .. } = &write.target;
+    match (&write.new, event_type) {
+        _ if write.is_scale() => scale::answer(resource, &object),
+        (Content::Deletion(_), EventType::Deleted) if !delete::answers_object(resource) => {
+            let value = object.value();
+            Ok(Reply::value(StatusCode::OK, &deleted(resource, name, metadata::uid(&value))))
+        }
+        (_, EventType::Added) => answer_object(request, StatusCode::CREATED, &object),
+        _ => answer_object(request, StatusCode::OK, &object),
     }
-    let prefix = metadata["generateName"].as_str().unwrap_or_default().to_owned();
-    let generated = metadata["name"].as_str().unwrap_or_default().is_empty() && !prefix.is_empty();
-    let n_warnings = warnings.len();
-    let mut n_attempts = 0;
-    let mut claimed = None;
-    loop {
-        n_attempts += 1;
-        if let Some(claim) = claimed.take() {
-            lifecycle::refuse_claimed(resource, &value, &claim)?;
+}
+
+impl<'r> WriteRequest<'r> {
+    /// Reads options and body.
+    pub fn read(
+        request: &'r ApiRequest,
+        warnings: &mut Vec<String>,
+    ) -> Result<WriteRequest<'r>, Box<Status>> {
+        let options = WriteOptions::read(request)?;
+        let new = Content::read(request, &options, warnings)?;
+        Ok(WriteRequest::new(request, request.info.clone(), options, new, warnings))
+    }
+
+    /// A request for an object that it does not name itself.
+    pub fn new(
+        request: &'r ApiRequest,
+        target: RequestInfo,
+        options: WriteOptions,
+        new: Content,
+        warnings: &mut Vec<String>,
+    ) -> WriteRequest<'r> {
+        if let Content::Deletion(options) = &new {
+            warnings.extend(delete::orphan_warning(target.resource, options));
         }
-        let mut value = value.clone();
-        if generated {
-            value["metadata"]["name"] = Value::from(generate_name(&prefix));
-        }
-        let context = api.context(&request.user, request.info.resource.version);
-        let uid = uuid::Uuid::new_v4().to_string();
-        lifecycle::prepare_create(&context, resource, &uid, &mut value)?;
-        // An applied object already has its managed fields.
-        if !is_apply(request) {
-            fields::track(request, resource, None, &mut value)?;
-        }
-        warnings.truncate(n_warnings);
-        let act = Act::create(dry_run);
-        if api.admission.mutate(request, act, Some(&mut value), warnings).await? {
-            lifecycle::prepare_create(&context, resource, &uid, &mut value)?;
-        }
-        lifecycle::admit_create(&context, resource, &mut value, warnings)?;
-        api.admission.validate(request, act, Some(&value), warnings).await?;
-        let (namespace, name) = key(&value);
-        let key = (namespace.to_owned(), name.to_owned());
-        let charge = api.quotas.charge(resource, &value, None, dry_run).await?;
-        if dry_run {
-            if let Some(existing) = api.store.get(resource, &key.0, &key.1) {
-                return Err(already_exists(request.info.resource, &key.1, Some(&existing)));
+        let resource = target.resource.stored().unwrap_or(target.resource);
+        WriteRequest { request, target, resource, options, new }
+    }
+
+    pub async fn carry_out(&self, api: &Api, warnings: &mut Vec<String>) -> Result<Written, Box<Status>> {
+        let n_warnings = warnings.len();
+        let mut claimed = None;
+        for n_attempts in 1.. {
+            warnings.truncate(n_warnings);
+            let (error, name) = match self.attempt(api, claimed.take(), warnings).await? {
+                Attempt::Done(written) => return Ok(written),
+                Attempt::Refused(error, name) => (error, name),
+            };
+            let tries_again = match &error {
+                // Another client has created the object: change that one.
+                WriteError::AlreadyExists if self.target.verb != Verb::Create => n_attempts < ATTEMPTS,
+                WriteError::AlreadyExists => self.generated_prefix().is_some() && n_attempts < NAME_ATTEMPTS,
+                WriteError::Modified | WriteError::Claimed(_) => n_attempts < ATTEMPTS,
+                _ => false,
+            };
+            if !tries_again {
+                return Err(self.refused(api, error, &name));
             }
-            check_claims(&api.store, resource, &value)?;
-            return Ok(Arc::new(tried(resource, value, None)));
+            if let WriteError::Claimed(claim) = error {
+                claimed = Some(claim);
+            }
         }
-        let written = api.store.write(Write { resource, change: Change::Create, object: value.into() }).await;
-        api.quotas.settle(charge, written.is_ok()).await;
-        match written {
+        Err(Status::modified(self.target.resource, &self.target.name))
+    }
+
+    async fn attempt(
+        &self,
+        api: &Api,
+        claimed: Option<Claim>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Attempt, Box<Status>> {
+        let WriteRequest { target, resource, options, .. } = self;
+        let (resource, subresource) = (*resource, target.subresource_name());
+        let admitted = OnceLock::new();
+        let context = api.context(&self.request.user, target.resource.version);
+        let context = &Context { admitted: Some(&admitted), ..context };
+        let current = self.current(api)?;
+        let old = current.as_deref().map(Object::value);
+        let old = old.as_ref();
+        let mut new = self.make(context, old, warnings)?;
+        if let Some(claim) = claimed {
+            lifecycle::refuse_claimed(resource, &new, &claim)?;
+        }
+        let mut is_removed = false;
+        let deletion = match (&self.new, &current, old) {
+            (Content::Deletion(deletion), Some(current), Some(old)) => {
+                delete::check_preconditions(target, current, old, deletion)?;
+                is_removed = delete::begin(resource, &mut new, deletion);
+                Some((deletion, old))
+            }
+            _ => {
+                if let (Some(current), Some(old)) = (&current, old) {
+                    self.check_identity(current, old, &new)?;
+                }
+                lifecycle::prepare(context, resource, subresource, &mut new, old)?;
+                // An applied object already has its managed fields.
+                if !matches!(self.new, Content::Applied(_)) {
+                    track(resource, subresource, options, old, &mut new);
+                }
+                None
+            }
+        };
+        let paths = self.is_scale().then(|| Paths::of(target.resource));
+        let part = |object: &Value| paths.as_ref().map(|paths| paths.scale_of(object));
+        let old_part = old.and_then(part);
+        let asked = Asked { target, user: &self.request.user, dry_run: self.is_dry_run() };
+        let reviews = deletion.is_none_or(|(deletion, _)| !deletion.evicts);
+        let old_reviewed = old_part.as_ref().or(old);
+        if reviews {
+            let mut new_part = part(&new);
+            let object = deletion.is_none().then(|| new_part.as_mut().unwrap_or(&mut new));
+            if api.admission.mutate(&asked, old_reviewed, object, warnings).await? {
+                if let (Some(paths), Some(scale)) = (&paths, &new_part) {
+                    new = paths.with_replicas(&new, scale, &target.name)?;
+                }
+                lifecycle::prepare(context, resource, subresource, &mut new, old)?;
+            }
+        }
+        match deletion {
+            Some((_, old)) => lifecycle::admit_delete(context, resource, old)?,
+            None => lifecycle::admit(context, resource, subresource, &mut new, old, warnings)?,
+        }
+        if reviews {
+            let new_part = part(&new);
+            let object = deletion.is_none().then(|| new_part.as_ref().unwrap_or(&new));
+            api.admission.validate(&asked, old_reviewed, object, warnings).await?;
+        }
+        let change = self.change(api, current.as_deref(), old, &new, is_removed);
+        if let Some(object) = current.clone().filter(|_| old == Some(&new) && !is_removed) {
+            return Ok(Attempt::Done(Written { object, event_type: EventType::Modified }));
+        }
+        let charge = match deletion {
+            Some(_) => None,
+            None => api.quotas.charge(resource, &new, old, admitted.get(), self.is_dry_run()).await?,
+        };
+        let (event_type, name) = (change.event_type(), key(&new).1.to_owned());
+        let written = if self.is_dry_run() {
+            self.tried(&api.store, new, current.as_deref())?
+        } else {
+            let written = api.store.write(Write { resource, change, object: new.into() }).await;
+            api.quotas.settle(charge, written.is_ok()).await;
+            written
+        };
+        Ok(match written {
             Ok(object) => {
-                create_dependents(&api.store, resource, object.facts.name()).await;
-                return Ok(object);
+                if event_type == EventType::Added && !self.is_dry_run() {
+                    create_dependents(&api.store, resource, &name).await;
+                }
+                Attempt::Done(Written { object, event_type })
             }
-            Err(WriteError::AlreadyExists) if generated && n_attempts < NAME_ATTEMPTS => {}
-            Err(WriteError::Claimed(claim)) if n_attempts < CHANGE_ATTEMPTS => claimed = Some(claim),
-            Err(WriteError::AlreadyExists) => {
-                let existing = api.store.get(resource, &key.0, &key.1);
-                return Err(already_exists(request.info.resource, &key.1, existing.as_deref()));
+            Err(error) => Attempt::Refused(error, name),
+        })
+    }
+
+    fn is_scale(&self) -> bool {
+        self.target.subresource_name() == "scale"
+    }
+
+    fn is_dry_run(&self) -> bool {
+        self.options.dry_run || matches!(&self.new, Content::Deletion(options) if options.dry_run)
+    }
+
+    /// The prefix of the name that a new object gets.
+    fn generated_prefix(&self) -> Option<&str> {
+        let Content::Sent(value) = &self.new else { return None };
+        let prefix = value["metadata"]["generateName"].as_str().filter(|prefix| !prefix.is_empty())?;
+        metadata::name(value).is_empty().then_some(prefix)
+    }
+
+    /// The stored object; `None` if the request creates it.
+    fn current(&self, api: &Api) -> Result<Option<Arc<Object>>, Box<Status>> {
+        let RequestInfo { verb, resource, namespace, name, .. } = &self.target;
+        let sent = match &self.new {
+            Content::Sent(_) if *verb == Verb::Create => return Ok(None),
+            Content::Sent(value) => Some(value).filter(|_| resource.create_on_update),
+            Content::Applied(value) => Some(value),
+            Content::Patch(..) | Content::Deletion(_) => None,
+        };
+        let found = api.store.get(self.resource, namespace, name);
+        if found.is_some() {
+            return Ok(found);
+        }
+        let sent = sent.filter(|_| self.target.subresource.is_none());
+        let sent = sent.ok_or_else(|| Status::not_found(resource, name))?;
+        self.authorize_creation(api)?;
+        match (metadata::uid(sent), verb) {
+            ("", _) => Ok(None),
+            (uid, Verb::Update) => {
+                let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
+                Err(Status::conflict(resource, name, &why))
             }
-            Err(error) => return Err(error.into_status(request.info.resource, &key.1)),
+            _ => {
+                let why =
+                    "uid mismatch: the provided object specified a uid, and no existing object was found";
+                Err(Status::conflict(resource, name, why))
+            }
         }
     }
-}
 
-fn already_exists(resource: &Resource, name: &str, existing: Option<&Object>) -> Box<Status> {
-    let mut status = Status::already_exists(resource, name);
-    if existing.is_some_and(|object| !object.parsed()["metadata"]["deletionTimestamp"].is_null()) {
-        status.message.insert_str(0, "object is being deleted: ");
+    /// An update or an apply that creates its object also needs the permission for that.
+    fn authorize_creation(&self, api: &Api) -> Result<(), Box<Status>> {
+        let RequestInfo { resource, namespace, .. } = &self.target;
+        let user = &self.request.user;
+        let (group, plural) = (resource.group, resource.plural);
+        let what = Attributes { verb: "create", group, resource: plural, namespace, ..Attributes::default() };
+        if api.authorizer.allows(user, &what) {
+            return Ok(());
+        }
+        Err(Status::forbidden(resource, "", &refusal(user, &what)))
     }
-    status
-}
 
-/// Checks a dry run's object as its write would.
-fn check_claims(store: &Store, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
-    store
-        .conflicting_claim(resource, value)
-        .map_or(Ok(()), |claim| lifecycle::refuse_claimed(resource, value, &claim))
+    /// What the request makes of the object, before the server completes it.
+    fn make(
+        &self,
+        context: &Context<'_>,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, Box<Status>> {
+        let WriteRequest { request, target, resource, options, .. } = self;
+        let (kind, subresource) = (target.resource.kind, target.subresource_name());
+        let extensions = context.extensions && target.subresource.is_none();
+        let paths = self.is_scale().then(|| Paths::of(target.resource));
+        match (&self.new, old, paths) {
+            (Content::Sent(value), None, _) => self.created(value.clone()),
+            (Content::Applied(value), None, _) => {
+                self.created(applied(resource, subresource, options, None, value.clone())?)
+            }
+            (Content::Sent(scale), Some(old), Some(paths)) => paths.changed(old, scale, &target.name),
+            (Content::Patch(patch_type, patch), Some(old), Some(paths)) => {
+                let shown = paths.scale_of(old);
+                let scale = patched(request, options, (*patch_type, patch), &shown, warnings)?;
+                paths.changed(old, &scale, &target.name)
+            }
+            (Content::Applied(scale), Some(old), Some(paths)) => {
+                let value = paths.applied(resource, scale, &target.name)?;
+                applied(resource, subresource, options, Some(old), value)
+            }
+            (Content::Sent(value), Some(old), None) => {
+                let mut value = value.clone();
+                if extensions {
+                    warnings.extend(keep_absent(kind, &mut value, old));
+                }
+                Ok(value)
+            }
+            (Content::Patch(patch_type, patch), Some(old), None) => {
+                let value = patched_object(request, options, (*patch_type, patch), old, warnings)?;
+                if extensions {
+                    warnings.extend(removed_by_patch(kind, &patch.value, &value, old));
+                }
+                Ok(value)
+            }
+            (Content::Applied(value), Some(old), None) => {
+                applied(resource, subresource, options, Some(old), value.clone())
+            }
+            (Content::Deletion(_), Some(old), _) => Ok(old.clone()),
+            (Content::Patch(..) | Content::Deletion(_), None, _) => {
+                Err(Status::not_found(target.resource, &target.name))
+            }
+        }
+    }
+
+    /// A new object with its name and uid.
+    fn created(&self, mut value: Value) -> Result<Value, Box<Status>> {
+        let metadata = &mut value["metadata"];
+        if self.target.verb == Verb::Update {
+            metadata.as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
+        } else if metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
+            return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        if let Some(prefix) = self.generated_prefix() {
+            metadata["name"] = generate_name(prefix).into();
+        }
+        metadata["uid"] = uuid::Uuid::new_v4().to_string().into();
+        Ok(value)
+    }
+
+    /// Checks the uid and version of a change against the stored object.
+    fn check_identity(&self, current: &Object, old: &Value, new: &Value) -> Result<(), Box<Status>> {
+        let RequestInfo { verb, resource, namespace, name, .. } = &self.target;
+        let (uid, sent_uid) = (metadata::uid(old), metadata::uid(new));
+        if !sent_uid.is_empty() && sent_uid != uid {
+            return Err(Status::precondition(resource, (namespace, name), "UID", sent_uid, uid));
+        }
+        match new["metadata"]["resourceVersion"].as_str().unwrap_or_default() {
+            "" | "0"
+                if *verb == Verb::Update
+                    && matches!(self.target.subresource_name(), "" | "status" | "approval")
+                    && kinds::needs_version(resource) =>
+            {
+                let cause = Cause::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+                Err(Status::invalid_kind(resource.group, resource.plural, name, vec![cause]))
+            }
+            "" | "0" => Ok(()),
+            version if version == current.revision.to_string() => Ok(()),
+            _ => Err(Status::modified(resource, name)),
+        }
+    }
+
+    fn change(
+        &self,
+        api: &Api,
+        current: Option<&Object>,
+        old: Option<&Value>,
+        new: &Value,
+        is_removed: bool,
+    ) -> Change {
+        let (Some(current), Some(old)) = (current, old) else { return Change::Create };
+        let expected = current.revision;
+        if is_removed || lifecycle::is_finished(self.resource, new) {
+            Change::Delete { expected }
+        } else if matches!(self.new, Content::Deletion(_)) {
+            Change::Release { expected }
+        } else if !new["metadata"]["deletionTimestamp"].is_null()
+            || (api.store.is_nearly_full() && !metadata::grows(new, old))
+        {
+            Change::Reserved { expected }
+        } else {
+            Change::Update { expected }
+        }
+    }
+
+    /// The outcome of a dry run: the object is not stored and keeps its version, if it has one.
+    fn tried(
+        &self,
+        store: &Store,
+        new: Value,
+        current: Option<&Object>,
+    ) -> Result<Result<Arc<Object>, WriteError>, Box<Status>> {
+        let (namespace, name) = key(&new);
+        if current.is_none() && store.get(self.resource, namespace, name).is_some() {
+            return Ok(Err(WriteError::AlreadyExists));
+        }
+        if let Some(claim) = store.conflicting_claim(self.resource, &new) {
+            lifecycle::refuse_claimed(self.resource, &new, &claim)?;
+        }
+        let draft = Draft::new(self.resource, &new.into(), None);
+        Ok(Ok(Arc::new(match current {
+            Some(current) => draft.at(current.revision),
+            None => draft.unversioned(),
+        })))
+    }
+
+    fn refused(&self, api: &Api, error: WriteError, name: &str) -> Box<Status> {
+        let mut status = error.into_status(self.target.resource, name);
+        if status.reason == Reason::AlreadyExists {
+            let existing = api.store.get(self.resource, &self.target.namespace, name);
+            if existing.is_some_and(|object| !object.parsed()["metadata"]["deletionTimestamp"].is_null()) {
+                status.message.insert_str(0, "object is being deleted: ");
+            }
+        }
+        status
+    }
 }
 
 /// Creates what belongs to a new object.
@@ -139,265 +421,5 @@ async fn create_dependents(store: &Store, resource: &Resource, name: &str) {
         if let Err(error) = bootstrap::ensure(store, dependent).await {
             tracing::error!(%error, resource = resource.plural, name, "a dependent object could not be created");
         }
-    }
-}
-
-/// The response of a dry run: the object is not stored and keeps its version, if it has one.
-pub fn tried(resource: &Resource, value: Value, current: Option<&Object>) -> Object {
-    let draft = Draft::new(resource, &value.into(), None);
-    match current {
-        Some(current) => draft.at(current.revision),
-        None => draft.unversioned(),
-    }
-}
-
-/// Answers an update or a patch of an object or a subresource.
-///
-/// # Errors
-/// The change is invalid, not allowed, or based on an outdated version.
-pub async fn change(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    if is_apply(request) {
-        return apply(api, request).await;
-    }
-    let info = &request.info;
-    let dry_run = is_dry_run(&request.query, "UpdateOptions")?;
-    let mut warnings = Vec::new();
-    let sent = match info.verb {
-        Verb::Update => Some(read(request, &mut warnings)?),
-        _ => None,
-    };
-    if let Some(value) = sent.as_ref().filter(|_| may_come_to_be(api, info)) {
-        let earlier = warnings.clone();
-        match create_by_update(api, request, value.clone(), dry_run, &mut warnings).await {
-            Ok(object) => {
-                return Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings));
-            }
-            // Another client has created the object: change that one.
-            Err(status) if status.reason == "AlreadyExists" => warnings = earlier,
-            Err(status) => return Err(status),
-        }
-    }
-    let extensions =
-        api.context(&request.user, request.info.resource.version).extensions && info.subresource.is_none();
-    let object = change_object(api, request, dry_run, None, &mut warnings, |current, warnings| match &sent {
-        Some(value) => {
-            let mut value = value.clone();
-            if extensions {
-                warnings.extend(keep_absent(info.resource.kind, &mut value, current));
-            }
-            Ok(value)
-        }
-        None => {
-            let value = patched(request, current, warnings)?;
-            if extensions {
-                warnings.extend(removed_by_patch(info.resource.kind, &request.body, &value, current));
-            }
-            Ok(value)
-        }
-    })
-    .await?;
-    Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
-}
-
-/// Whether an update of a missing object creates it, as kube-apiserver does for a few resources.
-fn may_come_to_be(api: &Api, info: &RequestInfo) -> bool {
-    info.resource.create_on_update && info.subresource.is_none() && find(api, info).is_err()
-}
-
-/// An update that creates its object also needs the permission for that.
-fn authorize_creation(api: &Api, request: &ApiRequest) -> Result<(), Box<Status>> {
-    let info = &request.info;
-    let what = Attributes {
-        verb: "create",
-        group: info.resource.group,
-        resource: info.resource.plural,
-        namespace: &info.namespace,
-        ..Attributes::default()
-    };
-    if api.authorizer.allows(&request.user, &what) {
-        return Ok(());
-    }
-    Err(Status::forbidden(info.resource, "", &refusal(&request.user, &what)))
-}
-
-async fn create_by_update(
-    api: &Api,
-    request: &ApiRequest,
-    mut value: Value,
-    dry_run: bool,
-    warnings: &mut Vec<String>,
-) -> Result<Arc<Object>, Box<Status>> {
-    let info = &request.info;
-    authorize_creation(api, request)?;
-    if let Some(uid) = value["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
-        return Err(Status::conflict(info.resource, &info.name, &why));
-    }
-    if let Some(metadata) = value["metadata"].as_object_mut() {
-        metadata.remove("resourceVersion");
-    }
-    create_object(api, request, stored(info)?, value, dry_run, warnings).await
-}
-
-/// Answers a server-side apply: changes the object, or creates it if it does not exist.
-///
-/// # Errors
-/// The body cannot be applied, it conflicts with other managers, or the result is invalid or not allowed.
-async fn apply(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
-    let info = &request.info;
-    let resource = stored(info)?;
-    let dry_run = is_dry_run(&request.query, "PatchOptions")?;
-    let mut sent = parse_applied(&request.body)?;
-    agree_with_path(request, info.resource.group, info.resource.version, info.resource.kind, &mut sent)?;
-    let sent = convert::stored_value(info.resource, sent);
-    let mut warnings = Vec::new();
-    if info.subresource.is_none() && find(api, info).is_err() {
-        authorize_creation(api, request)?;
-        if sent["metadata"]["uid"].is_string() {
-            return Err(Status::conflict(
-                info.resource,
-                &info.name,
-                "uid mismatch: the provided object specified a uid, and no existing object was found",
-            ));
-        }
-        let value = fields::applied(request, resource, None, sent.clone())?;
-        match create_object(api, request, resource, value, dry_run, &mut warnings).await {
-            Ok(object) => {
-                return Ok(answer_object(request, StatusCode::CREATED, &object)?.with_warnings(warnings));
-            }
-            // Another client has created the object: apply to that one.
-            Err(status) if status.reason == "AlreadyExists" => warnings.clear(),
-            Err(status) => return Err(status),
-        }
-    }
-    let object = change_object(api, request, dry_run, None, &mut warnings, |current, _| {
-        fields::applied(request, resource, Some(current), sent.clone())
-    })
-    .await?;
-    Ok(answer_object(request, StatusCode::OK, &object)?.with_warnings(warnings))
-}
-
-/// Conversion between an object and its subresource, for admission.
-#[derive(Clone, Copy)]
-pub struct Part<'p> {
-    /// The subresource of an object.
-    pub shown: &'p (dyn Fn(&Value) -> Value + Sync),
-    /// The object with a changed subresource. The text is the object's name.
-    pub taken: &'p Taken<'p>,
-}
-
-/// See [`Part::taken`].
-type Taken<'p> = dyn Fn(&Value, &Value, &str) -> Result<Value, Box<Status>> + Sync + 'p;
-
-/// Changes an object: reads it, transforms it and writes it back. Retries if it changed in between and
-/// the client named no version.
-///
-/// # Errors
-/// The transformation fails, or its result is invalid, not allowed, or based on an outdated
-/// version.
-pub async fn change_object(
-    api: &Api,
-    request: &ApiRequest,
-    dry_run: bool,
-    part: Option<Part<'_>>,
-    warnings: &mut Vec<String>,
-    transform: impl Fn(&Value, &mut Vec<String>) -> Result<Value, Box<Status>>,
-) -> Result<Arc<Object>, Box<Status>> {
-    let info = &request.info;
-    let resource = stored(info)?;
-    let n_warnings = warnings.len();
-    let mut claimed = None;
-    for _ in 0..CHANGE_ATTEMPTS {
-        let current = find(api, info)?;
-        let old = current.value();
-        warnings.truncate(n_warnings);
-        let mut new = transform(&old, warnings)?;
-        if let Some(claim) = claimed.take() {
-            lifecycle::refuse_claimed(resource, &new, &claim)?;
-        }
-        let named_version = check_identity(request, &current, &old, &new)?;
-        let context = api.context(&request.user, request.info.resource.version);
-        lifecycle::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
-        if !is_apply(request) {
-            fields::track(request, resource, Some(&old), &mut new)?;
-        }
-        let shown = |object: &Value| part.map(|part| (part.shown)(object));
-        let old_shown = shown(&old);
-        let old_reviewed = old_shown.as_ref().unwrap_or(&old);
-        let act = Act { operation: Operation::Update, old: Some(old_reviewed), dry_run };
-        let mut reviewed = shown(&new);
-        if api.admission.mutate(request, act, Some(reviewed.as_mut().unwrap_or(&mut new)), warnings).await? {
-            if let (Some(part), Some(reviewed)) = (part, &reviewed) {
-                new = (part.taken)(&new, reviewed, &info.name)?;
-            }
-            lifecycle::prepare_update(&context, resource, info.subresource_name(), &mut new, &old)?;
-        }
-        lifecycle::admit_update(&context, resource, info.subresource_name(), &new, &old, warnings)?;
-        let reviewed = shown(&new);
-        api.admission.validate(request, act, Some(reviewed.as_ref().unwrap_or(&new)), warnings).await?;
-        if new == old {
-            return Ok(current);
-        }
-        let expected = current.revision;
-        let change = if lifecycle::is_finished(resource, &new) {
-            Change::Delete { expected }
-        } else if !new["metadata"]["deletionTimestamp"].is_null()
-            || (api.store.is_nearly_full() && !metadata::grows(&new, &old))
-        {
-            Change::Reserved { expected }
-        } else {
-            Change::Update { expected }
-        };
-        let charge = api.quotas.charge(resource, &new, Some(&old), dry_run).await?;
-        if dry_run {
-            check_claims(&api.store, resource, &new)?;
-            return Ok(Arc::new(tried(resource, new, Some(&current))));
-        }
-        let written = api.store.write(Write { resource, change, object: new.into() }).await;
-        api.quotas.settle(charge, written.is_ok()).await;
-        match written {
-            Ok(object) => return Ok(object),
-            Err(WriteError::Modified) if !named_version => {}
-            Err(WriteError::Claimed(claim)) => claimed = Some(claim),
-            Err(error) => return Err(error.into_status(info.resource, &info.name)),
-        }
-    }
-    Err(Status::modified(info.resource, &info.name))
-}
-
-/// Checks the uid and version of a change against the stored object; returns whether the change names a version.
-fn check_identity(
-    request: &ApiRequest,
-    current: &Object,
-    old: &Value,
-    new: &Value,
-) -> Result<bool, Box<Status>> {
-    let info = &request.info;
-    let text = |value: &Value, field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
-    let (uid, sent_uid) = (text(old, "uid"), text(new, "uid"));
-    if !sent_uid.is_empty() && sent_uid != uid {
-        let key = (info.namespace.as_str(), info.name.as_str());
-        return Err(Status::precondition(info.resource, key, "UID", &sent_uid, &uid));
-    }
-    let version = text(new, "resourceVersion");
-    match info.verb {
-        Verb::Update
-            if matches!(version.as_str(), "" | "0")
-                && matches!(info.subresource_name(), "" | "status" | "approval")
-                && kinds::needs_version(info.resource) =>
-        {
-            let message = "Invalid value: 0: must be specified for an update".to_owned();
-            let (reason, field) = ("FieldValueInvalid".to_owned(), "metadata.resourceVersion".to_owned());
-            let cause = Cause { reason, message, field };
-            Err(Status::invalid_kind(info.resource.group, info.resource.plural, &info.name, vec![cause]))
-        }
-        _ if version.is_empty() || version == "0" => Ok(false),
-        Verb::Update if version != current.revision.to_string() => {
-            Err(Status::modified(info.resource, &info.name))
-        }
-        // A patch without a version keeps the current one.
-        Verb::Patch if version == current.revision.to_string() => Ok(false),
-        Verb::Patch => Err(Status::modified(info.resource, &info.name)),
-        _ => Ok(true),
     }
 }

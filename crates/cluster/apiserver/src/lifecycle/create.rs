@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{limit_range, node_restriction};
 use crate::kinds;
-use crate::request::{Cause, Status};
+use crate::request::{CauseType, Status};
 use crate::store::{Claim, key};
 use crate::strategy::fields::Causes;
 use crate::strategy::gated_fields::drop_gated;
@@ -14,13 +14,9 @@ use crate::strategy::{Context, metadata};
 
 /// Sets system fields and the defaults of the kind in a new object; once more after a webhook has changed it, which sets none of
 /// the fields that a client may not set, such as the status.
-///
-/// # Errors
-/// The object has no metadata.
-pub fn prepare_create(
+pub(super) fn prepare(
     context: &Context<'_>,
     resource: &Resource,
-    uid: &str,
     value: &mut Value,
 ) -> Result<(), Box<Status>> {
     let strategy = kinds::strategy(resource);
@@ -28,7 +24,7 @@ pub fn prepare_create(
         kinds::kind(resource).is_some_and(|kind| kind.is_created_with_status),
         kinds::has_generation(resource),
     );
-    metadata::prepare_create(resource, system_fields, uid, value)?;
+    metadata::prepare_create(resource, system_fields, value)?;
     drop_gated(context.feature_gates, resource, value, None);
     strategy.default(value);
     limit_range::set_defaults(context, resource, value);
@@ -53,9 +49,8 @@ pub fn default_object(resource: &Resource, value: &mut Value) {
 /// beginning of its deletion. If it is not valid, it only gets defaults.
 pub fn complete_written(context: &Context<'_>, resource: &Resource, value: &mut Value) {
     let mut created = value.clone();
-    let uid = metadata::uid(value).to_owned();
     let context = &Context { taints_new_nodes: false, ..*context };
-    if prepare_create(context, resource, &uid, &mut created).is_err() {
+    if prepare(context, resource, &mut created).is_err() {
         return;
     }
     let mut admitted = created.clone();
@@ -79,10 +74,7 @@ pub fn complete_written(context: &Context<'_>, resource: &Resource, value: &mut 
 }
 
 /// Refuses a new object, or completes what admission decides about it.
-///
-/// # Errors
-/// The user may not create it, its namespace does not exist, or it is not valid.
-pub fn admit_create(
+pub(super) fn admit(
     context: &Context<'_>,
     resource: &Resource,
     value: &mut Value,
@@ -107,13 +99,9 @@ fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value) ->
     if found.facts.field(0) == Some("Terminating") {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let mut status = Status::forbidden(resource, name, &why);
-        status.details.causes = vec![Cause {
-            reason: "NamespaceTerminating".to_owned(),
-            message: format!("namespace {namespace} is being terminated"),
-            field: "metadata.namespace".to_owned(),
-        }];
-        return Err(status);
+        let (field, message) = ("metadata.namespace", format!("namespace {namespace} is being terminated"));
+        let status = Status::forbidden(resource, name, &why);
+        return Err(status.with_cause(CauseType::NamespaceTerminating, field, message));
     }
     Ok(())
 }
@@ -125,9 +113,6 @@ pub fn dependents(resource: &Resource, name: &str) -> Vec<Value> {
 
 /// Refuses a value of an object that another object has. Values that the object does not ask for are allocated, and can be
 /// allocated again.
-///
-/// # Errors
-/// The object asks for the value.
 pub fn refuse_claimed(resource: &Resource, value: &Value, claim: &Claim) -> Result<(), Box<Status>> {
     let mut causes = Causes::default();
     kinds::strategy(resource).validate_claim(value, claim, &mut causes);

@@ -14,9 +14,6 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// Refuses a deletion.
-///
-/// # Errors
-/// The object must stay, or the user may not delete it.
 pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
     let name = metadata::name(value);
     if let Some(why) = kinds::strategy(resource).refuses_deletion(name) {

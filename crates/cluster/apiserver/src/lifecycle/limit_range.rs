@@ -1,8 +1,10 @@
 //! LimitRanger: the limit ranges of a namespace give containers default requests and limits, and bound those of containers,
 //! pods and claims. `berth_control` has the rules.
 
+use std::sync::OnceLock;
+
+use berth_api::object::LimitRange;
 use berth_api::object::volume::PersistentVolumeClaim;
-use berth_api::object::{LimitRange, Pod};
 use berth_api::read::from_value;
 use berth_control::limits;
 use berth_schema::resource::{LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS, Resource};
@@ -10,7 +12,7 @@ use serde_json::Value;
 
 use crate::kinds::write_resources;
 use crate::request::Status;
-use crate::strategy::fields::{object, text};
+use crate::strategy::fields::{object, text, typed_pod};
 use crate::strategy::{Context, metadata};
 
 /// The limit ranges of the namespace of an object, in the order of their names.
@@ -29,7 +31,7 @@ pub(super) fn set_defaults(context: &Context<'_>, resource: &Resource, pod: &mut
         return;
     }
     // What cannot be read is refused when it is validated.
-    let Ok(mut typed) = from_value::<Pod>(pod) else { return };
+    let Ok(mut typed) = typed_pod(pod) else { return };
     if let Some(report) = limits::set_defaults(&ranges, &mut typed) {
         write_resources(&mut pod["spec"], &typed.spec);
         if let Some(annotations) = object(&mut pod["metadata"], "annotations") {
@@ -39,9 +41,6 @@ pub(super) fn set_defaults(context: &Context<'_>, resource: &Resource, pod: &mut
 }
 
 /// Refuses a pod or a claim beyond the limits of its namespace.
-///
-/// # Errors
-/// It is beyond them.
 pub(super) fn check(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
     let is_pod = *resource == PODS;
     if !is_pod && *resource != PERSISTENT_VOLUME_CLAIMS {
@@ -51,8 +50,11 @@ pub(super) fn check(context: &Context<'_>, resource: &Resource, value: &Value) -
     if ranges.is_empty() {
         return Ok(());
     }
-    let checked = if is_pod {
-        limits::check(&ranges, &from_value::<Pod>(value).map_err(Status::internal)?)
+    let admitted = context.admitted.and_then(OnceLock::get).filter(|_| is_pod);
+    let checked = if let Some(pod) = admitted {
+        limits::check(&ranges, pod)
+    } else if is_pod {
+        limits::check(&ranges, &typed_pod(value).map_err(Status::internal)?)
     } else {
         let claim = from_value::<PersistentVolumeClaim>(value).map_err(Status::internal)?;
         limits::check_claim(&ranges, &claim)

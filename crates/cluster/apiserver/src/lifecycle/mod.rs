@@ -1,7 +1,13 @@
 //! Creating, changing and deleting objects: the rules for all kinds, and those of the kind at their place between them.
 //!
-//! Creation: [`prepare_create`] sets system fields and defaults, [`admit_create`] refuses the object or completes what
-//! admission decides. An update: [`prepare_update`] restores immutable fields, [`admit_update`] refuses.
+//! [`prepare`] sets what the server decides, [`admit`] refuses the object or completes what admission decides. An object without an old one
+//! is created.
+
+use berth_schema::resource::Resource;
+use serde_json::Value;
+
+use crate::request::Status;
+use crate::strategy::Context;
 
 mod create;
 mod delete;
@@ -11,9 +17,36 @@ mod node_restriction;
 mod tests;
 mod update;
 
-pub use create::{
-    admit_create, complete_written, default_object, dependents, prepare_create, refuse_claimed,
-};
+pub use create::{complete_written, default_object, dependents, refuse_claimed};
 pub use delete::{admit_delete, begin_deletion, is_finished};
 pub use node_restriction::admit as restrict_node;
-pub use update::{admit_update, prepare_update};
+
+/// Sets system fields and defaults in a new object, restores fixed fields in a changed one, and completes it. Once more after a webhook
+/// has changed it.
+pub fn prepare(
+    context: &Context<'_>,
+    resource: &Resource,
+    subresource: &str,
+    new: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Box<Status>> {
+    match old {
+        None => create::prepare(context, resource, new),
+        Some(old) => update::prepare(context, resource, subresource, new, old),
+    }
+}
+
+/// Refuses a new object or a change, or warns about it. A new object is completed by what admission decides.
+pub fn admit(
+    context: &Context<'_>,
+    resource: &Resource,
+    subresource: &str,
+    new: &mut Value,
+    old: Option<&Value>,
+    warnings: &mut Vec<String>,
+) -> Result<(), Box<Status>> {
+    match old {
+        None => create::admit(context, resource, new, warnings),
+        Some(old) => update::admit(context, resource, subresource, new, old, warnings),
+    }
+}

@@ -15,9 +15,6 @@ use crate::store::key;
 use crate::strategy::{Context, Lookup};
 
 /// Refuses a request of a node that concerns objects other than the node's own.
-///
-/// # Errors
-/// The request concerns another node's objects.
 pub fn admit(
     context: &Context<'_>,
     resource: &Resource,

@@ -29,8 +29,8 @@ fn user() -> User {
 fn create(cluster: &FakeCluster, resource: &Resource, mut value: Value) -> Result<Value, Box<Status>> {
     let user = user();
     let context = cluster.context(&user);
-    prepare_create(&context, resource, "u", &mut value)?;
-    admit_create(&context, resource, &mut value, &mut Vec::new())?;
+    prepare(&context, resource, "", &mut value, None)?;
+    admit(&context, resource, "", &mut value, None, &mut Vec::new())?;
     Ok(value)
 }
 
@@ -135,8 +135,15 @@ fn signing_needs_a_permission_for_the_signer() {
     let sign = |cluster: FakeCluster| {
         let user = user();
         let context = cluster.context(&user);
-        admit_update(&context, &CERTIFICATE_SIGNING_REQUESTS, "status", &new, &old, &mut Vec::new())
-            .map_err(|status| status.message)
+        admit(
+            &context,
+            &CERTIFICATE_SIGNING_REQUESTS,
+            "status",
+            &mut new.clone(),
+            Some(&old),
+            &mut Vec::new(),
+        )
+        .map_err(|status| status.message)
     };
     assert!(sign(cluster()).unwrap_err().contains("user not permitted to sign requests with signerName"));
     assert_eq!(sign(cluster().allow("sign", "signers", "example.com/s")), Ok(()));

@@ -13,10 +13,7 @@ use crate::strategy::gated_fields::drop_gated;
 use crate::strategy::{Context, metadata};
 
 /// Restores immutable fields in a changed object, and completes it.
-///
-/// # Errors
-/// The object is malformed.
-pub fn prepare_update(
+pub(super) fn prepare(
     context: &Context<'_>,
     resource: &Resource,
     subresource: &str,
@@ -35,10 +32,7 @@ pub fn prepare_update(
 }
 
 /// Refuses a change, or warns about it.
-///
-/// # Errors
-/// The user may not make it, or the result is not valid.
-pub fn admit_update(
+pub(super) fn admit(
     context: &Context<'_>,
     resource: &Resource,
     subresource: &str,

@@ -1,8 +1,8 @@
 //! Content negotiation: the response format that a client accepts.
 
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 
-use super::status::Status;
+use super::status::{Reason, Status};
 use berth_schema::resource::Resource;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,6 @@ pub enum Form {
 }
 
 /// Chooses the first form in the header `Accept` that is served.
-///
-/// # Errors
-/// The server supports none of the formats, for example protobuf.
 pub fn choose(headers: &HeaderMap) -> Result<Form, Box<Status>> {
     let mut said_something = false;
     for value in headers.get_all(header::ACCEPT) {
@@ -39,8 +36,7 @@ pub fn choose(headers: &HeaderMap) -> Result<Form, Box<Status>> {
     }
     if said_something {
         Err(Status::of_router(
-            StatusCode::NOT_ACCEPTABLE,
-            "NotAcceptable",
+            Reason::NotAcceptable,
             "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
              application/vnd.kubernetes.protobuf, application/json;stream=watch, \
              application/vnd.kubernetes.protobuf;stream=watch",
@@ -62,7 +58,7 @@ pub fn wrong_form(resource: &Resource, is_list: bool) -> Box<Status> {
     let message = format!(
         "you requested PartialObjectMetadata{form}, but the requested object {is} a list (*{package}.{kind}{list})"
     );
-    Status::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    Status::new(Reason::NotAcceptable, message)
 }
 
 /// Whether the client accepts bodies that are compressed with gzip.

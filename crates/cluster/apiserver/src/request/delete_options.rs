@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::status::Status;
+use super::status::{Cause, Status};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
@@ -24,9 +24,6 @@ impl DeleteOptions {
     }
 
     /// Reads a `DeleteOptions` object.
-    ///
-    /// # Errors
-    /// A field is of the wrong type.
     pub fn take_value(&mut self, value: &Value) -> Result<(), Box<Status>> {
         let wrong = |field: &str| Status::bad_request(format!("DeleteOptions: {field}: Invalid value"));
         match &value["gracePeriodSeconds"] {
@@ -44,9 +41,8 @@ impl DeleteOptions {
         if let Some(policy) = text(&value["propagationPolicy"], "propagationPolicy")? {
             if value["orphanDependents"].is_boolean() {
                 let why = "orphanDependents and deletionPropagation cannot be both set";
-                let why = format!("Invalid value: {policy:?}: {why}");
-                let cause = ("FieldValueInvalid", "propagationPolicy", why);
-                return Err(Status::invalid_options("DeleteOptions", &[cause]));
+                let cause = Cause::invalid("propagationPolicy", format!("{policy:?}"), why);
+                return Err(Status::invalid_options("DeleteOptions", vec![cause]));
             }
             self.propagation_policy = Some(policy);
         } else if let Some(orphans) = value["orphanDependents"].as_bool() {

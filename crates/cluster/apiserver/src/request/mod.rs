@@ -3,6 +3,7 @@
 mod accept;
 mod api_request;
 mod attributes;
+mod conversions;
 mod delete_options;
 mod query;
 mod route;
@@ -12,8 +13,11 @@ mod user;
 pub use accept::{Form, accepts_gzip, choose, wrong_form};
 pub use api_request::{ApiRequest, MAX_BODY_BYTES};
 pub use attributes::{Attributes, refusal};
+#[cfg(test)]
+pub use conversions::CONVERSIONS;
+pub use conversions::note_conversion;
 pub use delete_options::DeleteOptions;
 pub use query::{Query, decode, not_a_number};
 pub use route::{RequestInfo, Route, UnknownResource, Verb, route};
-pub use status::{Cause, Status};
+pub use status::{Cause, CauseType, Reason, Status};
 pub use user::{AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, User, service_account};

@@ -12,9 +12,6 @@ pub struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Reads a query.
-    ///
-    /// # Errors
-    /// An escape is malformed.
     pub fn parse(text: &str) -> Result<Query, Box<Status>> {
         let pair = |part: &str| {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
@@ -46,9 +43,6 @@ impl Query {
     }
 
     /// A number; those below 0 count as 0.
-    ///
-    /// # Errors
-    /// The value is not a number.
     pub fn number(&self, key: &str) -> Result<Option<u64>, Box<Status>> {
         match self.get(key) {
             "" => Ok(None),

@@ -94,9 +94,6 @@ pub struct UnknownResource {
 
 /// Reads method and path. Resources behind `gates` that are off do not exist. `custom` finds the custom resource at
 /// `/apis/GROUP/VERSION/PLURAL`.
-///
-/// # Errors
-/// The path is malformed or unknown, or does not support the method.
 pub fn route(
     method: &Method,
     path: &str,

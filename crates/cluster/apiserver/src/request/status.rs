@@ -5,14 +5,100 @@ use serde_json::{Value, json};
 
 use berth_schema::resource::Resource;
 
+/// Names of the API, each spelled as its variant; a value without a name is the default.
+macro_rules! names {
+    ($($(#[$doc:meta])* $of:ident: $($name:ident)*;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub enum $of {
+            #[default]
+            Unnamed,
+            $($name,)*
+        }
+
+        impl $of {
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $of::Unnamed => "",
+                    $($of::$name => stringify!($name),)*
+                }
+            }
+
+            /// The variant of a name; [`Self::Unnamed`] for other texts.
+            pub fn named(name: &str) -> $of {
+                match name {
+                    $(stringify!($name) => $of::$name,)*
+                    _ => $of::Unnamed,
+                }
+            }
+        }
+    )*};
+}
+
+names! {
+    /// Why a request failed, for programs.
+    Reason: AlreadyExists BadRequest Conflict Expired Forbidden Gone InternalError Invalid MethodNotAllowed NotAcceptable NotFound
+        NotImplemented RequestEntityTooLarge ServerTimeout ServiceUnavailable Timeout TooManyRequests Unauthorized
+        UnsupportedMediaType;
+    /// What is wrong with one field, or with the whole request.
+    CauseType: DisruptionBudget FieldManagerConflict FieldValueDuplicate FieldValueForbidden FieldValueInvalid FieldValueNotFound
+        FieldValueNotSupported FieldValueRequired FieldValueTooLong FieldValueTooMany FieldValueTypeInvalid NamespaceTerminating
+        NodeCapacity ResourceVersionTooLarge UnsupportedPlatform;
+}
+
+impl Reason {
+    /// The code of a failure for this reason, unless it says another.
+    fn code(self) -> StatusCode {
+        match self {
+            Reason::AlreadyExists | Reason::Conflict => StatusCode::CONFLICT,
+            Reason::BadRequest => StatusCode::BAD_REQUEST,
+            Reason::Expired | Reason::Gone => StatusCode::GONE,
+            Reason::Forbidden => StatusCode::FORBIDDEN,
+            Reason::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            Reason::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Reason::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
+            Reason::NotFound => StatusCode::NOT_FOUND,
+            Reason::NotImplemented => StatusCode::NOT_IMPLEMENTED,
+            Reason::RequestEntityTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Reason::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            Reason::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+            Reason::Unauthorized => StatusCode::UNAUTHORIZED,
+            Reason::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Reason::Unnamed | Reason::InternalError | Reason::ServerTimeout => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        }
+    }
+}
+
 /// One of several reasons for a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cause {
-    /// Machine-readable, such as `FieldValueInvalid`.
-    pub reason: String,
+    pub cause_type: CauseType,
     pub message: String,
     /// Path of the field; may be empty.
     pub field: String,
+}
+
+impl Cause {
+    pub fn new(cause_type: CauseType, field: impl Into<String>, message: impl Into<String>) -> Cause {
+        Cause { cause_type, field: field.into(), message: message.into() }
+    }
+
+    pub fn invalid(field: &str, value: impl std::fmt::Display, why: &str) -> Cause {
+        Cause::new(CauseType::FieldValueInvalid, field, format!("Invalid value: {value}: {why}"))
+    }
+
+    pub fn forbidden(field: &str, why: &str) -> Cause {
+        Cause::new(CauseType::FieldValueForbidden, field, format!("Forbidden: {why}"))
+    }
+
+    /// `supported` are the values as they are written.
+    pub fn not_supported(field: &str, value: impl std::fmt::Display, supported: &str) -> Cause {
+        let message = format!("Unsupported value: {value}: supported values: {supported}");
+        Cause::new(CauseType::FieldValueNotSupported, field, message)
+    }
 }
 
 /// The object of a failure.
@@ -34,8 +120,7 @@ pub struct Details {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub code: StatusCode,
-    /// Machine-readable reason, such as `NotFound`; empty if none fits.
-    pub reason: &'static str,
+    pub reason: Reason,
     pub message: String,
     pub details: Details,
     /// `metadata.continue`, with which a list may go on.
@@ -46,15 +131,22 @@ pub struct Status {
 
 impl Status {
     /// A failure with only a message.
-    pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Box<Status> {
+    pub fn new(reason: Reason, message: impl Into<String>) -> Box<Status> {
         let details = Details::default();
         let (message, list_continue) = (message.into(), String::new());
-        Box::new(Status { code, reason, message, details, list_continue, warnings: Vec::new() })
+        Box::new(Status {
+            code: reason.code(),
+            reason,
+            message,
+            details,
+            list_continue,
+            warnings: Vec::new(),
+        })
     }
 
     /// A failure as the router of kube-apiserver answers it.
-    pub fn of_router(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Box<Status> {
-        let mut status = Status::new(code, reason, message);
+    pub fn of_router(reason: Reason, message: impl Into<String>) -> Box<Status> {
+        let mut status = Status::new(reason, message);
         status.details.is_shown = true;
         status
     }
@@ -64,35 +156,45 @@ impl Status {
         self
     }
 
-    fn about(mut self: Box<Self>, resource: &Resource, name: &str) -> Box<Status> {
-        resource.group.clone_into(&mut self.details.group);
-        resource.plural.clone_into(&mut self.details.kind);
-        name.clone_into(&mut self.details.name);
+    /// With one cause.
+    pub fn with_cause(
+        mut self: Box<Self>,
+        cause_type: CauseType,
+        field: &str,
+        message: impl Into<String>,
+    ) -> Box<Status> {
+        self.details.causes = vec![Cause::new(cause_type, field, message)];
+        self
+    }
+
+    fn about(self: Box<Self>, resource: &Resource, name: &str) -> Box<Status> {
+        self.named(resource.plural, resource.group, name)
+    }
+
+    fn named(mut self: Box<Self>, kind: &str, group: &str, name: &str) -> Box<Status> {
+        let Details { kind: of_kind, group: of_group, name: of_name, .. } = &mut self.details;
+        (*of_kind, *of_group, *of_name) = (kind.to_owned(), group.to_owned(), name.to_owned());
         self
     }
 
     pub fn not_found(resource: &Resource, name: &str) -> Box<Status> {
         let message = format!("{} \"{name}\" not found", resource.group_resource());
-        Status::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
+        Status::new(Reason::NotFound, message).about(resource, name)
     }
 
     pub fn no_such_path() -> Box<Status> {
-        Status::of_router(
-            StatusCode::NOT_FOUND,
-            "NotFound",
-            "the server could not find the requested resource",
-        )
+        Status::of_router(Reason::NotFound, "the server could not find the requested resource")
     }
 
     /// The server does not do this; `what` names it and says why.
     pub fn not_implemented(what: impl std::fmt::Display) -> Box<Status> {
         let message = format!("this API server does not support {what}");
-        Status::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
+        Status::new(Reason::NotImplemented, message)
     }
 
     pub fn already_exists(resource: &Resource, name: &str) -> Box<Status> {
         let message = format!("{} \"{name}\" already exists", resource.group_resource());
-        Status::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
+        Status::new(Reason::AlreadyExists, message).about(resource, name)
     }
 
     /// The request conflicts with the object's state.
@@ -104,14 +206,7 @@ impl Status {
     pub fn conflict_on(kind: &str, group: &str, name: &str, why: &str) -> Box<Status> {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
-        let mut status = Status::new(StatusCode::CONFLICT, "Conflict", message);
-        status.details = Details {
-            name: name.to_owned(),
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-            ..Details::default()
-        };
-        status
+        Status::new(Reason::Conflict, message).named(kind, group, name)
     }
 
     /// An object of this namespace and name does not have the uid or the version that a change requires. kube-apiserver says
@@ -146,7 +241,7 @@ impl Status {
     pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Box<Status> {
         let named = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
         let message = format!("{}{named} is forbidden: {why}", resource.group_resource());
-        Status::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
+        Status::new(Reason::Forbidden, message).about(resource, name)
     }
 
     /// Fields are invalid. `causes` must not be empty.
@@ -163,56 +258,41 @@ impl Status {
         };
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let message = format!("{qualified} \"{name}\" is invalid: {all}");
-        let mut status = Status::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
-        status.details = Details {
-            name: name.to_owned(),
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-            causes,
-            ..Details::default()
-        };
-        status
+        let mut status = Status::new(Reason::Invalid, message);
+        status.details.causes = causes;
+        status.named(kind, group, name)
     }
 
     pub fn bad_request(message: impl Into<String>) -> Box<Status> {
-        Status::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+        Status::new(Reason::BadRequest, message)
     }
 
     /// The resource does not support the verb.
     pub fn method_not_allowed() -> Box<Status> {
-        Status::of_router(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "MethodNotAllowed",
-            "the server does not allow this method on the requested resource",
-        )
+        let message = "the server does not allow this method on the requested resource";
+        Status::of_router(Reason::MethodNotAllowed, message)
     }
 
     /// Options of a request are invalid: `kind` is that of the options.
-    pub fn invalid_options(kind: &str, causes: &[(&str, &str, String)]) -> Box<Status> {
-        let cause = |(reason, field, message): &(&str, &str, String)| Cause {
-            reason: (*reason).to_owned(),
-            message: message.clone(),
-            field: (*field).to_owned(),
-        };
-        Status::invalid_kind("meta.k8s.io", kind, "", causes.iter().map(cause).collect())
+    pub fn invalid_options(kind: &str, causes: Vec<Cause>) -> Box<Status> {
+        Status::invalid_kind("meta.k8s.io", kind, "", causes)
     }
 
     /// The version is older than the history, or the list's snapshot has expired.
     pub fn expired(message: impl Into<String>) -> Box<Status> {
-        Status::new(StatusCode::GONE, "Expired", message)
+        Status::new(Reason::Expired, message)
     }
 
     pub fn internal(message: impl std::fmt::Display) -> Box<Status> {
         let text = message.to_string();
         let message = format!("Internal error occurred: {text}");
-        let mut status = Status::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message);
-        status.details.causes = vec![Cause { reason: String::new(), message: text, field: String::new() }];
-        status
+        let status = Status::new(Reason::InternalError, message);
+        status.with_cause(CauseType::Unnamed, "", text)
     }
 
     /// The server is overloaded; the client should retry later.
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Box<Status> {
-        let mut status = Status::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+        let mut status = Status::new(Reason::TooManyRequests, message);
         status.details.retry_after_seconds = retry_after_seconds;
         status
     }
@@ -225,8 +305,8 @@ impl Status {
             "status": "Failure",
             "message": self.message,
         });
-        if !self.reason.is_empty() {
-            object["reason"] = Value::from(self.reason);
+        if self.reason != Reason::Unnamed {
+            object["reason"] = Value::from(self.reason.as_str());
         }
         if !self.list_continue.is_empty() {
             object["metadata"]["continue"] = Value::from(self.list_continue.as_str());
@@ -241,11 +321,10 @@ impl Status {
         if !d.causes.is_empty() {
             let causes = d.causes.iter().map(|cause| {
                 let mut object = serde_json::Map::new();
-                for (key, text) in
-                    [("reason", &cause.reason), ("message", &cause.message), ("field", &cause.field)]
-                {
+                let Cause { cause_type, message, field } = cause;
+                for (key, text) in [("reason", cause_type.as_str()), ("message", message), ("field", field)] {
                     if !text.is_empty() {
-                        object.insert(key.to_owned(), Value::from(text.as_str()));
+                        object.insert(key.to_owned(), Value::from(text));
                     }
                 }
                 Value::Object(object)
@@ -304,11 +383,7 @@ mod tests {
         assert_eq!(status["message"], "deployments.apps \"web\" not found");
         assert_eq!(status["details"], json!({"name": "web", "group": "apps", "kind": "deployments"}));
         assert_eq!(status["code"], 404);
-        let cause = |field: &str| Cause {
-            reason: "FieldValueRequired".into(),
-            message: "Required value".into(),
-            field: field.into(),
-        };
+        let cause = |field: &str| Cause::new(CauseType::FieldValueRequired, field, "Required value");
         let one = Status::invalid(deployments, "web", vec![cause("spec")]);
         assert_eq!(one.message, "Deployment.apps \"web\" is invalid: spec: Required value");
         let two = Status::invalid(deployments, "web", vec![cause("a"), cause("b")]);

@@ -3,20 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::authn::{API_AUDIENCE, Authenticator};
 use crate::authz::Authorizer;
-use crate::request::{Attributes, Status, User, decode, refusal, service_account};
+use crate::request::{Attributes, Reason, Status, User, decode, refusal, service_account};
 
 /// The prefix of headers whose rest is a key of `extra`.
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// The user of a request.
-///
-/// # Errors
-/// The token is not valid, or the user may not impersonate.
 pub fn authenticate(
     authenticator: &Authenticator,
     authorizer: &Authorizer,
@@ -61,7 +58,7 @@ fn impersonated(
             let dot = if what.group.is_empty() { "" } else { "." };
             let why = refusal(&user, &what);
             let message = format!("{}{dot}{} {:?} is forbidden: {why}", what.resource, what.group, what.name);
-            return Err(Status::new(StatusCode::FORBIDDEN, "Forbidden", message));
+            return Err(Status::new(Reason::Forbidden, message));
         }
     }
     Ok(Arc::new(wanted.with_implied_groups()))
@@ -97,5 +94,5 @@ fn requested(headers: &HeaderMap) -> Result<Option<User>, Box<Status>> {
 
 /// The answer to a request without a valid token.
 pub fn unauthorized() -> Box<Status> {
-    Status::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    Status::new(Reason::Unauthorized, "Unauthorized")
 }

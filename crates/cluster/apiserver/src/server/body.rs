@@ -9,7 +9,7 @@ use hyper::body::Body as HttpBody;
 use tokio::time::Instant;
 
 use super::budget::Share;
-use crate::request::{MAX_BODY_BYTES, Status};
+use crate::request::{MAX_BODY_BYTES, Reason, Status};
 
 /// The body of a request: from a connection, or from a caller in the same process.
 pub trait RequestBody:
@@ -30,16 +30,13 @@ const MIN_BYTES_PER_SECOND: usize = 16 * 1024;
 const DRAIN: (Duration, u64) = (Duration::from_secs(2), MAX_BODY_BYTES as u64);
 
 /// Reads a request body. Its memory is reserved as the bytes arrive.
-///
-/// # Errors
-/// The body is too large, too slow or truncated, or the user sends too much at once.
 pub async fn read<B>(body: &mut B, memory: &mut Share, timeout: Duration) -> Result<Bytes, Box<Status>>
 where
     B: HttpBody<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin,
 {
     let too_large = || {
         let message = format!("Request entity too large: limit is {MAX_BODY_BYTES}");
-        Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+        Status::new(Reason::RequestEntityTooLarge, message)
     };
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
@@ -57,7 +54,9 @@ where
             }
             Err(_) => {
                 let message = "the request body did not arrive in time";
-                return Err(Status::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message));
+                let mut status = Status::new(Reason::Timeout, message);
+                status.code = StatusCode::REQUEST_TIMEOUT;
+                return Err(status);
             }
         };
         let Ok(data) = frame.into_data() else { continue };

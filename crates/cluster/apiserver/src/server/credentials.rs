@@ -60,9 +60,6 @@ pub struct Credentials {
 
 impl Credentials {
     /// Reads the credentials in a directory and creates missing ones.
-    ///
-    /// # Errors
-    /// A file cannot be read or written, or the stored CA is damaged.
     pub fn load(dir: &Path) -> Result<Credentials, CredentialsError> {
         let (certificate, key) = (dir.join("ca.crt"), dir.join("ca.key"));
         let damaged = |error| CredentialsError::Certificate(dir.to_owned(), error);
@@ -89,17 +86,11 @@ impl Credentials {
     }
 
     /// Stores the port, so that the kubeconfig stays valid after a restart.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn remember_port(&self, port: u16) -> Result<(), CredentialsError> {
         write_private(&self.dir.join("port"), &port.to_string())
     }
 
     /// TLS with a fresh certificate for an address, signed by the CA.
-    ///
-    /// # Errors
-    /// The certificate cannot be made.
     pub fn tls(&self, address: SocketAddr) -> Result<TlsAcceptor, CredentialsError> {
         let mut names: Vec<String> = [
             "localhost",
@@ -122,9 +113,6 @@ impl Credentials {
     }
 
     /// Writes the kubeconfig of the admin, readable by its owner only.
-    ///
-    /// # Errors
-    /// The file cannot be written, or it exists and Berth did not write it.
     pub fn write_kubeconfig(&self, path: &Path, url: &str, token: &str) -> Result<(), CredentialsError> {
         let ours = format!("current-context: {KUBECONFIG_NAME}\n");
         if read(path)?.is_some_and(|text| !text.contains(&ours)) {

@@ -67,3 +67,39 @@ impl Drop for InProcessServer {
         self.0.api.stop.cancel();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::request::CONVERSIONS;
+
+    #[tokio::test]
+    async fn a_new_pod_was_converted_eight_times() {
+        let options = ServerOptions::default();
+        let server = InProcessServer::start(&options, &[7; 32], 1000, None).await.unwrap();
+        let create = async |plural: &str, object: Value| {
+            let before = CONVERSIONS.get();
+            let uri = format!("/api/v1/namespaces/default/{plural}");
+            let request =
+                Request::post(uri).header("authorization", format!("Bearer {}", server.admin_token()));
+            let request = request.body(Full::new(bytes::Bytes::from(object.to_string()))).unwrap();
+            assert_eq!(server.respond(request).await.status(), 201, "{object}");
+            CONVERSIONS.get() - before
+        };
+        let pod = |name: &str| {
+            let resources = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}});
+            json!({"metadata": {"name": name},
+                "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]}})
+        };
+        let quota =
+            json!({"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "9", "limits.cpu": "9"}}});
+        create("resourcequotas", quota).await;
+        assert_eq!(create("pods", pod("a")).await, 3, "read from the body, read as a pod, written");
+        let limit = json!({"type": "Container", "max": {"cpu": "4"}});
+        create("limitranges", json!({"metadata": {"name": "l"}, "spec": {"limits": [limit]}})).await;
+        assert_eq!(create("pods", pod("b")).await, 4, "also read for its defaults, before webhooks see it");
+    }
+}

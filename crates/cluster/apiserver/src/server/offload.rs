@@ -40,9 +40,6 @@ pub struct Offload {
 
 impl Offload {
     /// Starts the threads.
-    ///
-    /// # Errors
-    /// The operating system gives no thread.
     pub fn start() -> std::io::Result<Offload> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let n_threads = (cores / 2).max(1);

@@ -21,9 +21,6 @@ const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2";
 const NO_KINDS: [&[u8]; 2] = [b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07", b"\x42\x00\x4a\x00"];
 
 /// Answers a path.
-///
-/// # Errors
-/// The path does not exist.
 pub fn answer(
     state: &State,
     segments: &[String],
@@ -85,9 +82,6 @@ pub fn answer(
 }
 
 /// What neither the API nor a group of it has.
-///
-/// # Errors
-/// The group exists.
 pub fn no_such_path(path: &[&str], custom: &[&Resource]) -> Result<Reply, Box<Status>> {
     let is_known = match path {
         ["api", ..] => true,

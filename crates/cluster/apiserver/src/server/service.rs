@@ -12,7 +12,7 @@ use berth_serve::Connection;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
 use hyper::body::Body as _;
 
 use super::authenticate::authenticate;
@@ -26,7 +26,7 @@ use crate::authz::Authorizer;
 use crate::custom;
 use crate::handlers::{self, Body, Reply};
 use crate::request::{
-    ApiRequest, Attributes, MASTERS, Query, RequestInfo, Route, Status, UnknownResource, User, Verb,
+    ApiRequest, Attributes, MASTERS, Query, Reason, RequestInfo, Route, Status, UnknownResource, User, Verb,
     accepts_gzip, refusal, route,
 };
 
@@ -109,7 +109,7 @@ async fn answer<B: RequestBody>(
             let what = Attributes { verb: "get", path: &path, ..Attributes::default() };
             if !state.api.authorizer.allows(&user, &what) {
                 let message = format!("forbidden: {}", refusal(&user, &what));
-                return Err(Status::new(StatusCode::FORBIDDEN, "Forbidden", message));
+                return Err(Status::new(Reason::Forbidden, message));
             }
             let is_probe =
                 matches!(segments.first().map(String::as_str), Some("healthz" | "livez" | "readyz"));
@@ -133,7 +133,7 @@ async fn answer<B: RequestBody>(
                 let UnknownResource { plural, group, .. } = &asked;
                 let resource = if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") };
                 let message = format!("{resource} is forbidden: {why}");
-                Status::new(StatusCode::FORBIDDEN, "Forbidden", message)
+                Status::new(Reason::Forbidden, message)
             };
             if !user.is_in(MASTERS) {
                 state.api.authorizer.check(&user, &what).map_err(refused)?;
@@ -222,7 +222,7 @@ async fn open_watch(
 /// The request did not complete in time.
 fn timed_out() -> Box<Status> {
     let message = "Timeout: request did not complete within the allotted timeout";
-    Status::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
+    Status::new(Reason::Timeout, message)
 }
 
 fn authorize(

@@ -35,9 +35,6 @@ impl Throttle {
     }
 
     /// Waits for the turn of a user's request.
-    ///
-    /// # Errors
-    /// It does not come in time, or too many requests of the user wait.
     pub async fn seat(&self, user: &Arc<User>, info: Option<&RequestInfo>) -> Result<Seat, Box<Status>> {
         let level = Level::of(user, info);
         self.fairness.seat(level, user, self.queue).await.ok_or_else(too_many)
@@ -49,18 +46,12 @@ impl Throttle {
     }
 
     /// Reserves one of the limited number of watches.
-    ///
-    /// # Errors
-    /// There are too many watches, of the user or of all.
     pub fn watch(&self, user: &Arc<User>) -> Result<Share, Box<Status>> {
         let mut slot = self.watches.share(user);
         if slot.try_grow(1) { Ok(slot) } else { Err(too_many()) }
     }
 
     /// Reserves the memory of a watch's selector.
-    ///
-    /// # Errors
-    /// The selectors of the open watches are too large, of the user or of all.
     pub fn watch_selector(&self, user: &Arc<User>, bytes: usize) -> Result<Share, Box<Status>> {
         let mut memory = self.selector_bytes.share(user);
         if memory.try_grow(bytes) {

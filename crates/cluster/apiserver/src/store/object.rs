@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::facts::Facts;
 use super::json::{Field, Json, write_name};
 use super::shared_text::{SharedParts, Text, TextWriter};
+use crate::request::note_conversion;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
@@ -84,6 +85,9 @@ pub struct Draft {
 impl Draft {
     /// Encodes an object. With `parts`, it shares parts with others that are kept.
     pub fn new(resource: &Resource, object: &Json<'_>, parts: Option<&SharedParts>) -> Draft {
+        if *resource == PODS {
+            note_conversion();
+        }
         let mut text = TextWriter::new(parts);
         let (metadata, version) = write_object(&mut text, resource, object);
         Draft { facts: Facts::of(resource, object), text: text.finish(), metadata, version }

@@ -1,13 +1,12 @@
 //! Writes and their preconditions.
 
 use berth_schema::resource::Resource;
-use http::StatusCode;
 use serde_json::Value;
 
 use super::claim::Claim;
 use super::json::Json;
 use super::object::{AnyCompiled, Draft, EventType, Object};
-use crate::request::Status;
+use crate::request::{Reason, Status};
 
 /// The operation of a write and its precondition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +110,7 @@ impl WriteError {
             WriteError::Modified => Status::modified(resource, name),
             WriteError::Claimed(_) => Status::conflict(resource, name, &self.to_string()),
             // As kube-apiserver passes on the error of etcd: without a reason.
-            WriteError::NoSpace { .. } => {
-                Status::new(StatusCode::INTERNAL_SERVER_ERROR, "", self.to_string())
-            }
+            WriteError::NoSpace { .. } => Status::new(Reason::Unnamed, self.to_string()),
             WriteError::Storage(why) => Status::internal(format!("the write may not have been kept: {why}")),
         }
     }

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use berth_api::object::ResourceList;
-use berth_api::read::from_value;
+use berth_api::object::{Pod, ResourceList};
+use berth_api::read::{ValueError, from_value};
 use berth_api::syntax::quantity::Quantity;
 use berth_rules::admission::{self, FieldError, shortened};
 use berth_schema::resource::Resource;
 use serde_json::{Map, Value};
 
-use crate::request::{Cause, Status};
+use crate::request::{Cause, CauseType, Status, note_conversion};
 
 /// The object under a key, created if it is absent. `None` if the value is not an object.
 pub fn object<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Map<String, Value>> {
@@ -70,6 +70,12 @@ pub fn set_quantities(resources: &mut Value, key: &str, quantities: &ResourceLis
             raw.insert(name.clone(), Value::from(amount.to_string()));
         }
     }
+}
+
+/// A pod as a type.
+pub fn typed_pod(pod: &Value) -> Result<Pod, ValueError> {
+    note_conversion();
+    from_value(pod)
 }
 
 /// Whether a field is absent, null, or empty.
@@ -144,7 +150,7 @@ pub fn limited_set<'v>(
 /// the part around it.
 fn part(cause: &Cause) -> String {
     let name = cause.field.split('[').next().unwrap_or_default();
-    let is_missing = cause.reason == "FieldValueRequired" && name == cause.field;
+    let is_missing = cause.cause_type == CauseType::FieldValueRequired && name == cause.field;
     let n_fields = if is_missing { name.split('.').count() - 1 } else { 2 };
     name.split('.').take(n_fields.min(2)).flat_map(|field| ["/", field]).collect()
 }
@@ -152,11 +158,7 @@ fn part(cause: &Cause) -> String {
 /// A field error as the cause of a status; `prefix` precedes its path.
 pub fn cause(error: &FieldError, prefix: &str) -> Cause {
     let message = error.error.strip_prefix(&format!("{}: ", error.field)).unwrap_or(&error.error);
-    Cause {
-        reason: error.error_type.as_str().to_owned(),
-        message: message.to_owned(),
-        field: format!("{prefix}{}", error.field),
-    }
+    Cause::new(CauseType::named(error.error_type.as_str()), format!("{prefix}{}", error.field), message)
 }
 
 /// Validates a label selector, if there is one.
@@ -168,7 +170,7 @@ pub fn validate_label_selector(path: &str, selector: &Value, causes: &mut Causes
         Ok(typed) => admission::validate_label_selector(&typed)
             .iter()
             .map(|error| cause(error, path))
-            .for_each(|cause| causes.push(&cause.reason, &cause.field, cause.message)),
+            .for_each(|cause| causes.push(cause.cause_type, &cause.field, cause.message)),
         Err(error) => causes.invalid(path, selector, &error.to_string()),
     }
 }
@@ -178,7 +180,7 @@ pub fn validate_node_selector(selector: &Value, path: &str, causes: &mut Causes)
     let Ok(selector) = from_value(selector) else { return };
     for error in admission::validate_node_selector(&selector) {
         let cause = cause(&error, path);
-        causes.push(&cause.reason, &cause.field, cause.message);
+        causes.push(cause.cause_type, &cause.field, cause.message);
     }
 }
 
@@ -218,9 +220,6 @@ impl Causes {
     }
 
     /// Refuses an object for which there are causes.
-    ///
-    /// # Errors
-    /// There are causes.
     pub fn refuse(self, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
         if self.0.is_empty() {
             return Ok(());
@@ -228,24 +227,22 @@ impl Causes {
         Err(Status::invalid(resource, text(value, "/metadata/name"), self.into_list()))
     }
 
-    /// Adds a cause with a reason of kube-apiserver, such as `FieldValueInvalid`.
-    pub fn push(&mut self, reason: &str, field: &str, message: String) {
+    pub fn push(&mut self, cause_type: CauseType, field: &str, message: String) {
         if self.0.len() >= MAX_CAUSES {
             self.1 += 1;
             return;
         }
-        let (reason, field) = (reason.to_owned(), shortened(field.to_owned()));
-        self.0.push(Cause { reason, message: shortened(message), field });
+        self.0.push(Cause::new(cause_type, shortened(field.to_owned()), shortened(message)));
     }
 
     pub fn required(&mut self, field: &str, detail: &str) {
         let message =
             if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
-        self.push("FieldValueRequired", field, message);
+        self.push(CauseType::FieldValueRequired, field, message);
     }
 
     pub fn invalid(&mut self, field: &str, value: &Value, detail: &str) {
-        self.push("FieldValueInvalid", field, format!("Invalid value: {value}: {detail}"));
+        self.push(CauseType::FieldValueInvalid, field, format!("Invalid value: {value}: {detail}"));
     }
 
     /// A value may not be changed.
@@ -255,33 +252,37 @@ impl Causes {
 
     /// A value is forbidden in the current state.
     pub fn forbidden(&mut self, field: &str, detail: &str) {
-        self.push("FieldValueForbidden", field, format!("Forbidden: {detail}"));
+        self.push(CauseType::FieldValueForbidden, field, format!("Forbidden: {detail}"));
     }
 
     pub fn duplicate(&mut self, field: &str, value: &Value) {
-        self.push("FieldValueDuplicate", field, format!("Duplicate value: {value}"));
+        self.push(CauseType::FieldValueDuplicate, field, format!("Duplicate value: {value}"));
     }
 
     /// A value is duplicated in what makes it unique.
     pub fn duplicate_because(&mut self, field: &str, value: &Value, detail: &str) {
-        self.push("FieldValueDuplicate", field, format!("Duplicate value: {value}: {detail}"));
+        self.push(CauseType::FieldValueDuplicate, field, format!("Duplicate value: {value}: {detail}"));
     }
 
     /// A value is not one of the supported ones.
     pub fn not_supported(&mut self, field: &str, value: &Value, supported: &[&str]) {
         let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
         let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
-        self.push("FieldValueNotSupported", field, message);
+        self.push(CauseType::FieldValueNotSupported, field, message);
     }
 
     pub fn too_many(&mut self, field: &str, count: usize, max: usize) {
         let items = if max == 1 { "item" } else { "items" };
         let message = format!("Too many: {count}: must have at most {max} {items}");
-        self.push("FieldValueTooMany", field, message);
+        self.push(CauseType::FieldValueTooMany, field, message);
     }
 
     pub fn too_long(&mut self, field: &str, max_bytes: usize) {
-        self.push("FieldValueTooLong", field, format!("Too long: may not be more than {max_bytes} bytes"));
+        self.push(
+            CauseType::FieldValueTooLong,
+            field,
+            format!("Too long: may not be more than {max_bytes} bytes"),
+        );
     }
 
     /// A number, if present, must not be negative.

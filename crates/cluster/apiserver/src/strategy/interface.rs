@@ -1,9 +1,9 @@
 //! What a kind adds to the rules for all objects, and what its rules see of the cluster.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use berth_api::feature_gates::FeatureGates;
-use berth_api::object::NamespacedName;
+use berth_api::object::{NamespacedName, Pod};
 use berth_api::syntax;
 use berth_schema::resource::Resource;
 use serde_json::Value;
@@ -46,6 +46,8 @@ pub struct Context<'a> {
     pub taints_new_nodes: bool,
     /// The version of the API in which the user wrote the object.
     pub version: &'a str,
+    /// The pod that is created, as it is admitted: it is read once for all that looks at it from then on.
+    pub admitted: Option<&'a OnceLock<Pod>>,
 }
 
 /// The specific rules of one kind. Every method defaults to the behaviour of a resource without specific rules.

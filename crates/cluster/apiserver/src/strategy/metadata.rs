@@ -10,7 +10,7 @@ use berth_api::syntax;
 use berth_rules::admission::node_restriction::MIRROR;
 
 use super::fields::{Causes, items, object, repeated, text};
-use crate::request::{Cause, Status};
+use crate::request::Status;
 
 /// Characters of generated names: no vowels and no easily confused characters.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -46,13 +46,9 @@ pub fn generate_name(prefix: &str) -> String {
 }
 
 /// Sets the system fields of a new object. The status of a client is dropped, unless it is kept.
-///
-/// # Errors
-/// The object has no metadata.
 pub fn prepare_create(
     resource: &Resource,
     (keeps_status, has_generation): (bool, bool),
-    uid: &str,
     value: &mut Value,
 ) -> Result<(), Box<Status>> {
     let Some(metadata) = value["metadata"].as_object_mut() else {
@@ -63,7 +59,6 @@ pub fn prepare_create(
     {
         metadata.remove(field);
     }
-    metadata.insert("uid".to_owned(), Value::from(uid));
     metadata.insert("creationTimestamp".to_owned(), Value::from(now()));
     if has_generation {
         metadata.insert("generation".to_owned(), Value::from(1));
@@ -270,11 +265,7 @@ pub fn validate(
         );
     }
     if size > MAX_ANNOTATION_BYTES {
-        causes.0.push(Cause {
-            reason: "FieldValueTooLong".to_owned(),
-            message: format!("Too long: may not be more than {MAX_ANNOTATION_BYTES} bytes"),
-            field: "metadata.annotations".to_owned(),
-        });
+        causes.too_long("metadata.annotations", MAX_ANNOTATION_BYTES);
     }
     validate_owners(value, causes);
     for (i, finalizer) in items(metadata, "finalizers").iter().enumerate() {

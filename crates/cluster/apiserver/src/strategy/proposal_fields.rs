@@ -28,12 +28,11 @@ pub fn keep_absent(kind: &str, new: &mut Value, old: &Value) -> Option<String> {
 
 /// A warning that names the fields that a patch removes from a template without naming them: `kubectl rollout undo` replaces
 /// the template by one that kubectl has read into its types.
-pub fn removed_by_patch(kind: &str, patch: &[u8], new: &Value, old: &Value) -> Option<String> {
+pub fn removed_by_patch(kind: &str, patch: &Value, new: &Value, old: &Value) -> Option<String> {
     let mut lost = lost(pod_spec_pointer(kind)?, new, old);
     if lost.is_empty() || cannot_change(kind, old) {
         return None;
     }
-    let patch: Value = serde_json::from_slice(patch).unwrap_or_default();
     lost.retain(|Lost { field, .. }| match patch.as_array() {
         Some(operations) => {
             let names = |operation: &Value, key| operation[key].as_str() == Some(field);
@@ -114,7 +113,7 @@ mod tests {
         let of = |affinity: Value| json!({"spec": {"template": {"spec": {"affinity": affinity}}}});
         let old = of(json!({"podAffinity": {ENFORCED: rules, "x": 1}, "podAntiAffinity": {ENFORCED: rules}}));
         let warned = |kind: &str, patch: Value, new: &Value| {
-            removed_by_patch(kind, patch.to_string().as_bytes(), new, &old).unwrap_or_default()
+            removed_by_patch(kind, &patch, new, &old).unwrap_or_default()
         };
         let anti = format!("spec.template.spec.affinity.podAntiAffinity.{ENFORCED} is removed");
         let path = format!("/spec/template/spec/affinity/podAntiAffinity/{ENFORCED}");

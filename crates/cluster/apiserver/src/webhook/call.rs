@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::hook::{Hook, Target};
 use super::review::{self, Answer};
 use super::{AdmissionAttributes, Denied, Mutated, ServedForm};
+use crate::request::Reason;
 
 /// Largest response of a webhook: a base64 patch that replaces the largest object, plus a margin.
 const MAX_ANSWER_BYTES: usize = 6 * 1024 * 1024;
@@ -51,9 +52,6 @@ impl Webhooks {
 
     /// Calls the matching mutating webhooks in sequence; each may change the object. With `reinvocationPolicy`
     /// `IfNeeded`, a webhook is called again if later ones changed the object. Adds their warnings to `warnings`.
-    ///
-    /// # Errors
-    /// A webhook denies the request, or the call fails and its failure policy is `Fail`.
     pub async fn mutate(
         &self,
         hooks: &[Hook],
@@ -101,9 +99,6 @@ impl Webhooks {
     }
 
     /// Calls all matching validating webhooks in parallel. Adds their warnings to `warnings`.
-    ///
-    /// # Errors
-    /// A webhook denies the request, or the call fails and its failure policy is `Fail`.
     pub async fn validate(
         &self,
         hooks: &[Hook],
@@ -146,7 +141,7 @@ impl Webhooks {
         if attributes.dry_run && !hook.dry_run {
             return Err(Denied {
                 code: 400,
-                reason: "BadRequest".to_owned(),
+                reason: Reason::BadRequest,
                 message: format!("admission webhook {:?} does not support dry run", hook.name),
             });
         }

@@ -7,6 +7,7 @@ use berth_rules::Selector;
 use serde_json::Value;
 
 use super::{AdmissionAttributes, Denied, ServedForm, review};
+use crate::request::Reason;
 use crate::strategy::webhook_check::{REVIEW_VERSIONS, VARIABLES, certificates, selector};
 use berth_cel::Expression;
 
@@ -147,9 +148,6 @@ impl Hook {
 
     /// Whether the webhook is called for a request that it matches: no condition is false. Conditions that cannot be
     /// evaluated count as the failure policy says.
-    ///
-    /// # Errors
-    /// A condition cannot be evaluated, and the failure policy is `Fail`.
     pub(super) fn conditions_hold(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -180,7 +178,7 @@ impl Hook {
             Some(_) if !self.fail => Ok(false),
             Some((name, error)) => Err(Denied {
                 code: 403,
-                reason: "Forbidden".to_owned(),
+                reason: Reason::Forbidden,
                 message: format!(
                     "webhook {:?}: match condition {name:?} cannot be evaluated: {error}",
                     self.name

@@ -5,11 +5,9 @@ use serde_json::Value;
 use super::review::{self, Answer};
 use super::{AdmissionAttributes, Denied, Mutated};
 use crate::admission::{Admission, Phase};
+use crate::request::Reason;
 
 /// Calls the plugin in the mutating phase; the plugin may change the object.
-///
-/// # Errors
-/// The plugin denies the request, or its response is malformed.
 pub(crate) async fn mutate(
     admission: &dyn Admission,
     attributes: &AdmissionAttributes<'_>,
@@ -25,9 +23,6 @@ pub(crate) async fn mutate(
 }
 
 /// Calls the plugin in the validating phase.
-///
-/// # Errors
-/// The plugin denies the request, or its response is malformed.
 pub(crate) async fn validate(
     admission: &dyn Admission,
     attributes: &AdmissionAttributes<'_>,
@@ -49,7 +44,7 @@ async fn ask(
     let response = admission.review(phase, request).await;
     let answer = review::response(&uid, &response, |status| Denied {
         code: review::code(status).unwrap_or(403),
-        reason: status["reason"].as_str().unwrap_or_default().to_owned(),
+        reason: Reason::named(status["reason"].as_str().unwrap_or_default()),
         message: status["message"].as_str().unwrap_or("denied without explanation").to_owned(),
     })
     .map_err(|why| Denied::internal(format!("admission answered what cannot be understood: {why}")))?;

@@ -19,7 +19,7 @@ pub use berth_rules::admission::Operation;
 pub use call::{Resolver, Webhooks};
 pub use hook::Hook;
 
-use crate::request::User;
+use crate::request::{Reason, User};
 
 /// A form in which a resource is served.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +81,7 @@ pub struct AdmissionAttributes<'a> {
 pub struct Denied {
     /// HTTP status: the webhook's code, 400 if it gives none, 500 if the call failed.
     pub code: u16,
-    /// Machine-readable reason from the webhook; may be empty.
-    pub reason: String,
+    pub reason: Reason,
     pub message: String,
 }
 
@@ -90,7 +89,7 @@ impl Denied {
     fn internal(message: impl std::fmt::Display) -> Denied {
         Denied {
             code: 500,
-            reason: "InternalError".to_owned(),
+            reason: Reason::InternalError,
             message: format!("Internal error occurred: {message}"),
         }
     }
@@ -104,9 +103,6 @@ pub struct Mutated {
 
 impl Mutated {
     /// Applies a JSON patch to the object in one of its forms. Returns whether it changed.
-    ///
-    /// # Errors
-    /// The patch does not apply, or its result is not of the form's kind.
     fn patch(&mut self, form: &ServedForm, patch: &Value) -> Result<bool, Denied> {
         let mut patched = patch::json::apply(&form.shown(&self.object), patch)
             .map_err(|error| Denied::internal(error.to_string()))?;

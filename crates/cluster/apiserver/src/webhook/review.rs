@@ -4,6 +4,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use super::{AdmissionAttributes, Denied, ServedForm};
+use crate::request::Reason;
 
 /// The review that is sent to a webhook.
 pub(super) fn question(
@@ -153,7 +154,7 @@ fn denial(name: &str, status: &Value) -> Denied {
     };
     Denied {
         code: code(status).unwrap_or(400),
-        reason: text("reason").to_owned(),
+        reason: Reason::named(text("reason")),
         message: format!("admission webhook {name:?} denied the request{why}"),
     }
 }

@@ -1,12 +1,16 @@
 //! Every kind: an object with only what its schema requires lives through all verbs, and malformed ones are refused.
 
+use berth_api::feature_gates::FeatureGates;
+use berth_api::feature_gates::KubernetesVersion::{V1_36, V1_37};
 use berth_schema::resource::{RESOURCES, Resource, Storage};
 use berth_schema::{Scalar, Type, type_of};
 use http::{Method, StatusCode};
 use kube::Client;
 use serde_json::{Map, Value, json};
 
-use crate::support::{admin, call, get, merge, post, put, send, server, server_of_all_kinds, watch};
+use crate::support::{
+    admin, call, get, merge, post, put, send, server, server_of_all_kinds, watch, whole_server_with,
+};
 
 /// What validation requires and the schema does not say: the kind, the name, and fields to be merged.
 fn needed(kind: &str) -> (&'static str, Value) {
@@ -133,9 +137,11 @@ fn smallest(ty: &'static Type) -> Value {
     }
 }
 
-/// The kinds that clients create.
+/// The kinds that clients create on [`server_of_all_kinds`].
 fn created() -> impl Iterator<Item = &'static Resource> {
-    RESOURCES.iter().copied().filter(|r| r.storage != Storage::None && r.verbs.contains(&"create"))
+    let gates = FeatureGates { composite_pod_group: true, ..FeatureGates::default() };
+    let all = RESOURCES.iter().copied().filter(move |r| r.is_enabled(gates));
+    all.filter(|r| r.storage != Storage::None && r.verbs.contains(&"create"))
 }
 
 /// The collection of a kind, and a small object of it.
@@ -301,7 +307,7 @@ async fn autoscalers_are_served_in_both_versions() {
 
 #[tokio::test]
 async fn pod_groups_have_one_policy_and_one_topology() {
-    let server = server().await;
+    let server = whole_server_with(V1_36.into()).await;
     let client = admin(&server);
     let path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
     let group = |policy: Value, topology: Value| {
@@ -340,7 +346,7 @@ async fn pod_groups_have_one_policy_and_one_topology() {
 
 #[tokio::test]
 async fn pod_groups_and_templates_have_the_priority_of_their_class() {
-    let server = server().await;
+    let server = whole_server_with(V1_36.into()).await;
     let client = admin(&server);
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
     for (name, value, global) in [("high", 1000, false), ("usual", 10, true)] {
@@ -398,7 +404,7 @@ async fn pod_groups_and_templates_have_the_priority_of_their_class() {
 
 #[tokio::test]
 async fn claims_of_pod_groups_name_one_source_and_their_statuses_a_claim() {
-    let server = server().await;
+    let server = whole_server_with(V1_36.into()).await;
     let client = admin(&server);
     let path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
     let group = |claims: Value| json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": claims}});
@@ -430,84 +436,109 @@ async fn claims_of_pod_groups_name_one_source_and_their_statuses_a_claim() {
 }
 
 #[tokio::test]
-async fn pod_groups_and_workloads_have_two_versions() {
-    let server = server().await;
-    let client = admin(&server);
+async fn pod_groups_and_workloads_have_the_form_of_their_version() {
+    let (old_server, new_server) = (whole_server_with(V1_36.into()).await, server().await);
+    let (old_client, new_client) = (admin(&old_server), admin(&new_server));
     let of = |version: &str, plural: &str| {
         format!("/apis/scheduling.k8s.io/{version}/namespaces/default/{plural}")
     };
     let (old, new) = (of("v1alpha2", "podgroups"), of("v1beta1", "podgroups"));
-    let group = json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}},
-        "disruptionMode": {"all": {}}, "workloadRef": {"workloadName": "w", "templateName": "t"}}});
-    let (code, made) = post(&client, &new, &group).await;
-    assert_eq!(code, StatusCode::CREATED, "{made}");
-    assert_eq!(made["apiVersion"], "scheduling.k8s.io/v1beta1");
-    assert_eq!(made["spec"]["disruptionMode"], json!({"all": {}}));
-    let (_, shown) = get(&client, &format!("{old}/g")).await;
-    assert_eq!(shown["spec"]["disruptionMode"], "PodGroup", "{shown}");
+    let group = |spec: Value| json!({"metadata": {"name": "g"}, "spec": spec});
+    let gang = |rest: Value| {
+        let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": 2}}});
+        spec.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        group(spec)
+    };
     let reference = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "t"}});
-    assert_eq!(shown["spec"]["podGroupTemplateRef"], reference);
+    let written = gang(json!({"disruptionMode": "PodGroup", "podGroupTemplateRef": reference}));
+    let (code, made) = post(&old_client, &old, &written).await;
+    assert_eq!((code, &made["spec"]["disruptionMode"]), (StatusCode::CREATED, &json!("PodGroup")), "{made}");
+    assert_eq!(made["spec"]["podGroupTemplateRef"], reference);
+    let reference = json!({"workloadName": "w", "templateName": "t"});
+    let written = gang(json!({"disruptionMode": {"all": {}}, "workloadRef": reference}));
+    let (code, made) = post(&new_client, &new, &written).await;
+    assert_eq!(
+        (code, &made["apiVersion"]),
+        (StatusCode::CREATED, &json!("scheduling.k8s.io/v1beta1")),
+        "{made}"
+    );
+    assert_eq!(
+        (&made["spec"]["disruptionMode"], &made["spec"]["workloadRef"]),
+        (&json!({"all": {}}), &reference)
+    );
 
-    let condition = json!({"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"});
-    let status = json!({"status": {"conditions": [condition]}});
-    let (code, _) = merge(&client, &format!("{new}/g/status"), &status).await;
-    assert_eq!(code, StatusCode::OK);
-    let (_, list) = get(&client, &old).await;
-    assert_eq!(list["items"][0]["status"]["conditions"][0]["type"], "PodGroupScheduled", "{list}");
-    let (_, list) = get(&client, &new).await;
-    assert_eq!(list["items"][0]["status"]["conditions"][0]["type"], "PodGroupInitiallyScheduled", "{list}");
+    for (client, path, name) in
+        [(&old_client, &old, "PodGroupScheduled"), (&new_client, &new, "PodGroupInitiallyScheduled")]
+    {
+        let condition = json!({"type": name, "status": "True", "reason": "Scheduled", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = json!({"status": {"conditions": [condition]}});
+        assert_eq!(merge(client, &format!("{path}/g/status"), &status).await.0, StatusCode::OK);
+        let (_, list) = get(client, path).await;
+        assert_eq!(list["items"][0]["status"]["conditions"][0]["type"], name, "{list}");
+    }
 
     let (code, usual) = post(
-        &client,
+        &new_client,
         &new,
         &json!({"metadata": {"name": "usual"}, "spec": {"schedulingPolicy": {"basic": {}}}}),
     )
     .await;
     assert_eq!((code, &usual["spec"]["disruptionMode"]), (StatusCode::CREATED, &json!({"single": {}})));
     // Messages name the fields of the version that the user wrote.
-    let refused = async |path: &str, object: Value| {
-        let (code, status) = post(&client, path, &object).await;
+    let refused = async |client: &Client, path: &str, field: &str, value: Value| {
+        let mut group = json!({"metadata": {"name": "bad"}, "spec": {"schedulingPolicy": {"basic": {}}}});
+        group["spec"][field] = value;
+        let (code, status) = post(client, path, &group).await;
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
         let causes = status["details"]["causes"].as_array().cloned().unwrap_or_default();
         causes.iter().map(|c| c["field"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    let with = |field: &str, value: Value| {
-        let mut group = json!({"metadata": {"name": "bad"}, "spec": {"schedulingPolicy": {"basic": {}}}});
-        group["spec"][field] = value;
-        group
-    };
-    let both = with("disruptionMode", json!({"single": {}, "all": {}}));
-    assert_eq!(refused(&new, both).await, ["spec.disruptionMode"]);
-    let reference = with("workloadRef", json!({"workloadName": "w", "templateName": "A b"}));
-    assert_eq!(refused(&new, reference).await, ["spec.workloadRef.templateName"]);
+    let both = json!({"single": {}, "all": {}});
+    assert_eq!(refused(&new_client, &new, "disruptionMode", both).await, ["spec.disruptionMode"]);
+    let reference = json!({"workloadName": "w", "templateName": "A b"});
+    let field = "spec.workloadRef.templateName";
+    assert_eq!(refused(&new_client, &new, "workloadRef", reference).await, [field]);
     let reference = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "A b"}});
     let field = "spec.podGroupTemplateRef.workload.podGroupTemplateName";
-    assert_eq!(refused(&old, with("podGroupTemplateRef", reference)).await, [field]);
+    assert_eq!(refused(&old_client, &old, "podGroupTemplateRef", reference).await, [field]);
 
     // As in Kubernetes 1.37, the required number of members can change, and nothing else of the policy.
     let change = |policy: Value| json!({"spec": {"schedulingPolicy": policy}});
     let (code, changed) =
-        merge(&client, &format!("{new}/g"), &change(json!({"gang": {"minCount": 3}}))).await;
+        merge(&new_client, &format!("{new}/g"), &change(json!({"gang": {"minCount": 3}}))).await;
     assert_eq!((code, &changed["spec"]["schedulingPolicy"]["gang"]["minCount"]), (StatusCode::OK, &json!(3)));
-    for (path, policy, field) in [
-        (&old, json!({"gang": {"minCount": 4}}), "spec.schedulingPolicy"),
-        (&new, json!({"gang": null, "basic": {}}), "spec.schedulingPolicy.basic"),
+    for (client, path, policy, field) in [
+        (&old_client, &old, json!({"gang": {"minCount": 4}}), "spec.schedulingPolicy"),
+        (&new_client, &new, json!({"gang": null, "basic": {}}), "spec.schedulingPolicy.basic"),
     ] {
-        let (code, status) = merge(&client, &format!("{path}/g"), &change(policy)).await;
+        let (code, status) = merge(client, &format!("{path}/g"), &change(policy)).await;
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
         assert_eq!(status["details"]["causes"][0]["field"], field, "{status}");
     }
     let other = json!({"spec": {"workloadRef": {"workloadName": "other"}}});
-    let (_, status) = merge(&client, &format!("{new}/g"), &other).await;
+    let (_, status) = merge(&new_client, &format!("{new}/g"), &other).await;
     assert_eq!(status["details"]["causes"][0]["field"], "spec.workloadRef", "{status}");
+}
 
-    let template = json!({"name": "t", "schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}}});
-    let workload = json!({"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [template]}});
-    let (code, made) = post(&client, &of("v1beta1", "workloads"), &workload).await;
-    assert_eq!(code, StatusCode::CREATED, "{made}");
-    let (_, shown) = get(&client, &format!("{}/w", of("v1alpha2", "workloads"))).await;
-    assert_eq!(shown["spec"]["podGroupTemplates"][0]["disruptionMode"], "Pod", "{shown}");
+#[tokio::test]
+async fn a_version_of_groups_that_1_37_does_not_have_was_answered() {
+    let names = ["GenericWorkload", "CompositePodGroup"].map(str::to_owned);
+    for gates in
+        [V1_36.into(), FeatureGates::of_names(V1_37, &names[..1]), FeatureGates::of_names(V1_37, &names)]
+    {
+        let server = whole_server_with(gates).await;
+        let client = admin(&server);
+        let (_, group) = get(&client, "/apis/scheduling.k8s.io").await;
+        let versions = group["versions"].as_array().unwrap();
+        for version in ["v1alpha2", "v1alpha3", "v1beta1"] {
+            let is_listed = versions.iter().any(|listed| listed["version"] == version);
+            for plural in ["podgroups", "workloads"] {
+                let (code, _) = get(&client, &format!("/apis/scheduling.k8s.io/{version}/{plural}")).await;
+                assert_eq!(code == StatusCode::OK, is_listed, "{version} {plural} {gates:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -42,7 +42,8 @@ impl Jobs {
         if !is_new {
             return Ok(None);
         }
-        let object = workload_of(job, &workload, template_of(job, &template, version));
+        let kinds = [&WORKLOADS, &POD_GROUPS].map(|kind| self.control.api.served(kind));
+        let object = workload_of(job, kinds[0], &workload, template_of(job, &template, version));
         let created = match self.owned(&WORKLOADS, job, &workload).await? {
             Some(created) => created,
             None => {
@@ -59,7 +60,7 @@ impl Jobs {
                 created
             }
         };
-        let object = pod_group_of(job, &group, &created, &object["spec"]["podGroupTemplates"][0]);
+        let object = pod_group_of(job, kinds, &group, &created, &object["spec"]["podGroupTemplates"][0]);
         self.control.api.create(&POD_GROUPS, &job.metadata.namespace, bytes(&object)).await?;
         let why = match version {
             V1_36 => format!("Created PodGroup {group} for Workload {workload}"),
@@ -106,7 +107,7 @@ fn is_grouped(job: &Job, version: KubernetesVersion) -> bool {
     is_group && !names_group
 }
 
-/// The template of the group, as it is stored.
+/// The template of the group.
 fn template_of(job: &Job, name: &str, version: KubernetesVersion) -> Value {
     let mut template =
         json!({"name": name, "schedulingPolicy": {"gang": {"minCount": job.parallelism().max(1)}}});
@@ -125,7 +126,7 @@ fn template_of(job: &Job, name: &str, version: KubernetesVersion) -> Value {
         }
         let mode = &scheduling["disruptionMode"];
         if !mode.is_null() {
-            template["disruptionMode"] = if mode["all"].is_null() { "Pod" } else { "PodGroup" }.into();
+            template["disruptionMode"] = mode.clone();
         }
     }
     // Without it, the group would have the default priority instead of that of its pods.
@@ -136,10 +137,10 @@ fn template_of(job: &Job, name: &str, version: KubernetesVersion) -> Value {
     template
 }
 
-fn workload_of(job: &Job, name: &str, template: Value) -> Value {
+fn workload_of(job: &Job, kind: &Resource, name: &str, template: Value) -> Value {
     let owner = Owner { kind: &JOBS, meta: &job.metadata }.reference();
     json!({
-        "apiVersion": WORKLOADS.api_version(), "kind": WORKLOADS.kind,
+        "apiVersion": kind.api_version(), "kind": kind.kind,
         "metadata": {"name": name, "namespace": job.metadata.namespace, "ownerReferences": [owner]},
         "spec": {
             "controllerRef": {"apiGroup": JOBS.group, "kind": JOBS.kind, "name": job.metadata.name},
@@ -148,21 +149,34 @@ fn workload_of(job: &Job, name: &str, template: Value) -> Value {
     })
 }
 
-fn pod_group_of(job: &Job, name: &str, workload: &PartialObjectMetadata, template: &Value) -> Value {
+fn pod_group_of(
+    job: &Job,
+    [workloads, pod_groups]: [&'static Resource; 2],
+    name: &str,
+    workload: &PartialObjectMetadata,
+    template: &Value,
+) -> Value {
     let job_owner = Owner { kind: &JOBS, meta: &job.metadata }.reference();
     let workload_owner = OwnerReference {
         controller: None,
         block_owner_deletion: None,
-        ..Owner { kind: &WORKLOADS, meta: &workload.metadata }.reference()
+        ..Owner { kind: workloads, meta: &workload.metadata }.reference()
     };
     let mut spec = template.clone();
     if let Some(spec) = spec.as_object_mut() {
         let template = spec.remove("name").unwrap_or_default();
-        let reference = json!({"workloadName": workload.metadata.name, "podGroupTemplateName": template});
-        spec.insert("podGroupTemplateRef".to_owned(), json!({ "workload": reference }));
+        let workload = &workload.metadata.name;
+        let (field, reference) = match *workloads == WORKLOADS {
+            true => {
+                let reference = json!({"workloadName": workload, "podGroupTemplateName": template});
+                ("podGroupTemplateRef", json!({ "workload": reference }))
+            }
+            false => ("workloadRef", json!({"workloadName": workload, "templateName": template})),
+        };
+        spec.insert(field.to_owned(), reference);
     }
     json!({
-        "apiVersion": POD_GROUPS.api_version(), "kind": POD_GROUPS.kind,
+        "apiVersion": pod_groups.api_version(), "kind": pod_groups.kind,
         "metadata": {"name": name, "namespace": job.metadata.namespace, "ownerReferences": [job_owner, workload_owner]},
         "spec": spec,
     })
@@ -214,7 +228,7 @@ mod tests {
         assert_eq!(template(Value::Null), json!({"name": "t", "schedulingPolicy": {"basic": {}}}));
         let gang = json!({"schedulingPolicy": {"gang": {}}, "disruptionMode": {"all": {}},
             "schedulingConstraints": {"topology": [{"key": "rack"}]}});
-        let expected = json!({"name": "t", "schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": "PodGroup",
+        let expected = json!({"name": "t", "schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": {"all": {}},
             "schedulingConstraints": {"topology": [{"key": "rack"}]}});
         assert_eq!(template(gang), expected);
         let smaller = template(json!({"schedulingPolicy": {"gang": {"minCount": 2}}}));

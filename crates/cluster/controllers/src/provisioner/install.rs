@@ -1,5 +1,6 @@
 //! The storage class and the driver of a new cluster.
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::resource::{CSI_DRIVERS, Resource, STORAGE_CLASSES};
 use berth_api::simulated_nodes::CSI_DRIVER;
 use berth_client::call::{self, CallError};
@@ -21,7 +22,7 @@ pub async fn install_storage_class(client: Client) -> Result<(), CallError> {
         #[serde(default, deserialize_with = "nullable")]
         items: Vec<StorageClass>,
     }
-    let api = Api::new(client);
+    let api = Api::new(client, FeatureGates::default());
     let driver = json!({"apiVersion": CSI_DRIVERS.api_version(), "kind": CSI_DRIVERS.kind,
         "metadata": {"name": CSI_DRIVER}, "spec": {"attachRequired": false}});
     create(&api, &CSI_DRIVERS, &driver).await?;

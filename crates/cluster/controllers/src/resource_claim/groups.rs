@@ -99,7 +99,8 @@ impl ResourceClaims {
         let group = self.caches.pod_groups.get(key).filter(|_| self.groups_share);
         let Some(group) = group.filter(|group| !group.metadata.is_deleting()) else { return Ok(()) };
         let entries = group.spec.resource_claims.iter();
-        self.record_claims(&ClaimOwner::pod_group(&group), entries, Vec::new()).await
+        self.record_claims(&ClaimOwner::pod_group(&group, self.api.served(&POD_GROUPS)), entries, Vec::new())
+            .await
     }
 
     /// What a pod shares with its PodGroup; none while the group is not known.

@@ -7,7 +7,7 @@ use berth_api::object::device::{
     ResourceClaimConsumerReference, claim_name_base,
 };
 use berth_api::object::{ObjectMeta, PodResourceClaim, PodResourceClaimStatus};
-use berth_api::resource::{POD_GROUPS, PODS, Resource};
+use berth_api::resource::{PODS, Resource};
 use serde_json::{Value, json};
 
 use crate::ownership::Owner;
@@ -28,9 +28,10 @@ impl ClaimOwner<'_> {
         ClaimOwner { kind: &PODS, metadata, statuses, annotation: POD_CLAIM_NAME_ANNOTATION }
     }
 
-    pub(super) fn pod_group(group: &PodGroup) -> ClaimOwner<'_> {
+    /// `kind` is the version of it that the API server has.
+    pub(super) fn pod_group<'a>(group: &'a PodGroup, kind: &'static Resource) -> ClaimOwner<'a> {
         let (metadata, statuses) = (&group.metadata, &group.status.resource_claim_statuses[..]);
-        ClaimOwner { kind: &POD_GROUPS, metadata, statuses, annotation: POD_GROUP_CLAIM_NAME_ANNOTATION }
+        ClaimOwner { kind, metadata, statuses, annotation: POD_GROUP_CLAIM_NAME_ANNOTATION }
     }
 
     /// Whether its status names this claim for an entry.
@@ -148,6 +149,8 @@ pub(super) fn plan_claim(
 
 #[cfg(test)]
 mod tests {
+    use berth_api::resource::POD_GROUPS;
+
     use super::*;
 
     fn pod(change: Value) -> Pod {
@@ -216,7 +219,7 @@ mod tests {
         let group = json!({"metadata": {"name": "ring", "namespace": "n", "uid": "g"}});
         let group: PodGroup = serde_json::from_value(group).unwrap();
         let template = serde_json::from_value(json!({"spec": {"spec": {}}})).unwrap();
-        let made = new_claim(&ClaimOwner::pod_group(&group), "gpu", &template);
+        let made = new_claim(&ClaimOwner::pod_group(&group, &POD_GROUPS), "gpu", &template);
         assert_eq!(made["metadata"]["generateName"], "ring-gpu-");
         assert_eq!(made["metadata"]["annotations"], json!({POD_GROUP_CLAIM_NAME_ANNOTATION: "gpu"}));
         assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "PodGroup");

@@ -8,15 +8,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Condition, ObjectMeta, time};
+use super::{Condition, Object, ObjectMeta, time};
+
+pub(crate) type HorizontalPodAutoscaler = Object<HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus>;
+/// A pod with its requests, which the shared cache does not keep.
+pub(crate) type ScaledPod = Object<ScaledPodSpec, ScaledPodStatus>;
 
 berth_api::object_types! {
-    pub(crate) struct HorizontalPodAutoscaler {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: HorizontalPodAutoscalerSpec,
-        pub(crate) status: HorizontalPodAutoscalerStatus,
-    }
-
     pub(crate) struct HorizontalPodAutoscalerSpec {
         pub(crate) scale_target_ref: ScaleTarget,
         pub(crate) min_replicas: Option<i32>,
@@ -112,13 +110,6 @@ berth_api::object_types! {
 
     pub(crate) struct PodMetricsList {
         pub(crate) items: Vec<PodMetrics>,
-    }
-
-    /// A pod with its requests, which the shared cache does not keep.
-    pub(crate) struct ScaledPod {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: ScaledPodSpec,
-        pub(crate) status: ScaledPodStatus,
     }
 
     pub(crate) struct ScaledPodSpec {

@@ -8,15 +8,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::{Condition, ObjectMeta, matches};
+use super::{Condition, Object, matches};
+
+pub(crate) type PodDisruptionBudget = Object<PodDisruptionBudgetSpec, PodDisruptionBudgetStatus>;
 
 berth_api::object_types! {
-    pub(crate) struct PodDisruptionBudget {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: PodDisruptionBudgetSpec,
-        pub(crate) status: PodDisruptionBudgetStatus,
-    }
-
     pub(crate) struct PodDisruptionBudgetSpec {
         pub(crate) selector: BudgetSelector,
         /// Number or percentage.

@@ -4,15 +4,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{ObjectMeta, time};
+use super::{Object, time};
+
+pub(crate) type CronJob = Object<CronJobSpec, CronJobStatus>;
 
 berth_api::object_types! {
-    pub(crate) struct CronJob {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: CronJobSpec,
-        pub(crate) status: CronJobStatus,
-    }
-
     pub(crate) struct CronJobSpec {
         pub(crate) schedule: String,
         pub(crate) time_zone: String,

@@ -3,15 +3,11 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Condition, ObjectMeta, Strategy, WorkloadSelector};
+use super::{Condition, Object, Strategy, WorkloadSelector};
+
+pub(crate) type DaemonSet = Object<DaemonSetSpec, DaemonSetStatus>;
 
 berth_api::object_types! {
-    pub(crate) struct DaemonSet {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: DaemonSetSpec,
-        pub(crate) status: DaemonSetStatus,
-    }
-
     pub(crate) struct DaemonSetSpec {
         pub(crate) selector: WorkloadSelector,
         pub(crate) template: Value,

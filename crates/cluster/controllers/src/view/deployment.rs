@@ -3,15 +3,11 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Condition, ObjectMeta, WorkloadSelector};
+use super::{Condition, Object, WorkloadSelector};
+
+pub(crate) type Deployment = Object<DeploymentSpec, DeploymentStatus>;
 
 berth_api::object_types! {
-    pub(crate) struct Deployment {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: DeploymentSpec,
-        pub(crate) status: DeploymentStatus,
-    }
-
     pub(crate) struct DeploymentSpec {
         pub(crate) replicas: Option<i32>,
         pub(crate) selector: WorkloadSelector,

@@ -4,26 +4,19 @@ use berth_api::object::device::{DeviceTaint, ResourceClaimStatus, ResourcePool};
 use berth_api::object::{NamespacedName, PodResourceClaim, PodResourceClaimStatus};
 use serde_json::Value;
 
-use super::ObjectMeta;
+use super::{Object, ObjectMeta};
 use crate::index::Index;
+
+/// As JSON: a claim gets every field.
+pub(crate) type ResourceClaimTemplate = Object<Value>;
+/// A PodGroup, as far as its claims of devices go.
+pub(crate) type PodGroup = Object<PodGroupSpec, PodGroupStatus>;
+pub(crate) type ResourceSlice = Object<ResourceSliceSpec>;
 
 berth_api::object_types! {
     pub(crate) struct ResourceClaim {
         pub(crate) metadata: ObjectMeta,
         pub(crate) status: ResourceClaimStatus,
-    }
-
-    pub(crate) struct ResourceClaimTemplate {
-        pub(crate) metadata: ObjectMeta,
-        /// As JSON: a claim gets every field.
-        pub(crate) spec: Value,
-    }
-
-    /// A PodGroup, as far as its claims of devices go.
-    pub(crate) struct PodGroup {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: PodGroupSpec,
-        pub(crate) status: PodGroupStatus,
     }
 
     pub(crate) struct PodGroupSpec {
@@ -32,11 +25,6 @@ berth_api::object_types! {
 
     pub(crate) struct PodGroupStatus {
         pub(crate) resource_claim_statuses: Vec<PodResourceClaimStatus>,
-    }
-
-    pub(crate) struct ResourceSlice {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: ResourceSliceSpec,
     }
 
     pub(crate) struct ResourceSliceSpec {

@@ -4,15 +4,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Condition, ObjectMeta, WorkloadSelector, find_condition, time};
+use super::{Condition, Object, WorkloadSelector, find_condition, time};
+
+pub(crate) type Job = Object<JobSpec, JobStatus>;
 
 berth_api::object_types! {
-    pub(crate) struct Job {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: JobSpec,
-        pub(crate) status: JobStatus,
-    }
-
     pub(crate) struct JobSpec {
         pub(crate) parallelism: Option<i32>,
         pub(crate) completions: Option<i32>,

@@ -20,6 +20,10 @@ mod service;
 mod stateful_set;
 mod volume;
 
+use berth_client::HasMetadata;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
 pub(crate) use autoscaler::*;
 pub(crate) use berth_api::object::{
     Condition, ObjectMeta, OwnerReference, PartialObjectMetadata, find_condition, nullable, remove_condition,
@@ -40,28 +44,22 @@ pub(crate) use service::*;
 pub(crate) use stateful_set::*;
 pub(crate) use volume::*;
 
-berth_client::has_metadata!(
-    ControllerRevision,
-    CronJob,
-    DaemonSet,
-    Deployment,
-    EndpointSlice,
-    Endpoints,
-    HorizontalPodAutoscaler,
-    Job,
-    Lease,
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    PodDisruptionBudget,
-    PodGroup,
-    ReplicaSet,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    ResourceSlice,
-    Service,
-    StatefulSet,
-    StorageClass
-);
+/// An object of the API, as far as controllers read it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, bound = "S: Default + Deserialize<'de>, T: Default + Deserialize<'de>")]
+pub(crate) struct Object<S, T = IgnoredAny> {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) metadata: ObjectMeta,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) spec: S,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) status: T,
+}
+
+impl<S, T> HasMetadata for Object<S, T> {
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
+
+berth_client::has_metadata!(ControllerRevision, EndpointSlice, Endpoints, ResourceClaim, StorageClass);

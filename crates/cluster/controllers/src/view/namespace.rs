@@ -1,14 +1,10 @@
 //! Namespaces.
 
-use super::{Condition, ObjectMeta};
+use super::{Condition, Object};
+
+pub(crate) type Namespace = Object<NamespaceSpec, NamespaceStatus>;
 
 berth_api::object_types! {
-    pub(crate) struct Namespace {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: NamespaceSpec,
-        pub(crate) status: NamespaceStatus,
-    }
-
     pub(crate) struct NamespaceSpec {
         pub(crate) finalizers: Vec<String>,
     }

@@ -4,15 +4,13 @@ use berth_api::object::Taint;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, ObjectMeta, time};
+use super::{Condition, Object, time};
+
+pub(crate) type Node = Object<NodeSpec, NodeStatus>;
+/// A lease: the node renews it as a heartbeat.
+pub(crate) type Lease = Object<LeaseSpec>;
 
 berth_api::object_types! {
-    pub(crate) struct Node {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: NodeSpec,
-        pub(crate) status: NodeStatus,
-    }
-
     pub(crate) struct NodeSpec {
         pub(crate) unschedulable: bool,
         pub(crate) taints: Vec<NodeTaint>,
@@ -32,12 +30,6 @@ pub(crate) struct NodeTaint {
 berth_api::object_types! {
     pub(crate) struct NodeStatus {
         pub(crate) conditions: Vec<Condition>,
-    }
-
-    /// A lease: the node renews it as a heartbeat.
-    pub(crate) struct Lease {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: LeaseSpec,
     }
 
     pub(crate) struct LeaseSpec {

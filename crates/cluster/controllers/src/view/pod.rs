@@ -10,16 +10,12 @@ use berth_api::object::{
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserializer;
 
-use super::{Condition, ObjectMeta, PodVolume, find_condition, nullable, time};
+use super::{Condition, Object, PodVolume, find_condition, nullable, time};
 use crate::index::Index;
 
-berth_api::object_types! {
-    pub(crate) struct Pod {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: PodSpec,
-        pub(crate) status: PodStatus,
-    }
+pub(crate) type Pod = Object<PodSpec, PodStatus>;
 
+berth_api::object_types! {
     pub(crate) struct PodSpec {
         pub(crate) node_name: String,
         pub(crate) tolerations: Vec<Toleration>,

@@ -3,15 +3,11 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Condition, ObjectMeta, WorkloadSelector};
+use super::{Condition, Object, WorkloadSelector};
+
+pub(crate) type ReplicaSet = Object<ReplicaSetSpec, ReplicaSetStatus>;
 
 berth_api::object_types! {
-    pub(crate) struct ReplicaSet {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: ReplicaSetSpec,
-        pub(crate) status: ReplicaSetStatus,
-    }
-
     pub(crate) struct ReplicaSetSpec {
         pub(crate) replicas: Option<i32>,
         pub(crate) min_ready_seconds: i32,

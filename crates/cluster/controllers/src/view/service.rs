@@ -2,14 +2,11 @@
 
 use serde_json::Value;
 
-use super::{ObjectMeta, WorkloadSelector};
+use super::{Object, ObjectMeta, WorkloadSelector};
+
+pub(crate) type Service = Object<ServiceSpec>;
 
 berth_api::object_types! {
-    pub(crate) struct Service {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: ServiceSpec,
-    }
-
     pub(crate) struct ServiceSpec {
         pub(crate) selector: WorkloadSelector,
         #[serde(rename = "type")]

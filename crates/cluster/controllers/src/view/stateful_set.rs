@@ -4,15 +4,11 @@ use berth_api::object::StatefulSetOrdinals;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Condition, ObjectMeta, Strategy, WorkloadSelector};
+use super::{Condition, Object, ObjectMeta, Strategy, WorkloadSelector};
+
+pub(crate) type StatefulSet = Object<StatefulSetSpec, StatefulSetStatus>;
 
 berth_api::object_types! {
-    pub(crate) struct StatefulSet {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: StatefulSetSpec,
-        pub(crate) status: StatefulSetStatus,
-    }
-
     pub(crate) struct StatefulSetSpec {
         pub(crate) replicas: Option<i32>,
         pub(crate) selector: WorkloadSelector,

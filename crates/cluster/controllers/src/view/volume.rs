@@ -9,16 +9,13 @@ use berth_api::syntax::quantity::Quantity;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::ObjectMeta;
+use super::{Object, ObjectMeta};
 use crate::index::Index;
 
-berth_api::object_types! {
-    pub(crate) struct PersistentVolume {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: PersistentVolumeSpec,
-        pub(crate) status: PersistentVolumeStatus,
-    }
+pub(crate) type PersistentVolume = Object<PersistentVolumeSpec, PersistentVolumeStatus>;
+pub(crate) type PersistentVolumeClaim = Object<PersistentVolumeClaimSpec, PersistentVolumeClaimStatus>;
 
+berth_api::object_types! {
     pub(crate) struct PersistentVolumeSpec {
         pub(crate) capacity: ResourceList,
         pub(crate) access_modes: Vec<String>,
@@ -26,12 +23,6 @@ berth_api::object_types! {
         pub(crate) storage_class_name: String,
         pub(crate) claim_ref: Option<ClaimReference>,
         pub(crate) persistent_volume_reclaim_policy: String,
-    }
-
-    pub(crate) struct PersistentVolumeClaim {
-        pub(crate) metadata: ObjectMeta,
-        pub(crate) spec: PersistentVolumeClaimSpec,
-        pub(crate) status: PersistentVolumeClaimStatus,
     }
 
     pub(crate) struct PersistentVolumeClaimSpec {

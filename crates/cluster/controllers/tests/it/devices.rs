@@ -7,7 +7,7 @@ use super::world::*;
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
 const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
-const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
+const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
 fn spec() -> Value {
@@ -117,7 +117,7 @@ async fn a_pod_group_has_one_claim_for_all_of_its_pods_until_it_is_gone() {
     };
     world.create(PODS, &member("early")).await;
     let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "gpu"}]);
-    let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "ring"},
+    let group = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "ring"},
         "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": claims}});
     let group = world.create(POD_GROUPS, &group).await;
     world.create(PODS, &member("late")).await;

@@ -104,8 +104,9 @@ async fn a_job_fails_by_its_policy_and_an_index_by_its_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn an_indexed_job_becomes_a_gang_behind_its_feature_gate() {
-    let scheduling = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default";
-    let (groups, workloads) = (format!("{scheduling}/podgroups"), format!("{scheduling}/workloads"));
+    let of = |version: &str, plural: &str| {
+        format!("/apis/scheduling.k8s.io/{version}/namespaces/default/{plural}")
+    };
     let path = format!("{JOBS}/j");
     let spec = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"});
     let group_of = |pod: &Value| pod["spec"]["schedulingGroup"]["podGroupName"].clone();
@@ -114,7 +115,7 @@ async fn an_indexed_job_becomes_a_gang_behind_its_feature_gate() {
     world.create(JOBS, &job("run", spec.clone())).await;
     let pods = world.until_listed("three pods", PODS, |pods| pods.len() == 3).await;
     assert!(pods.iter().all(|pod| group_of(pod).is_null()), "off by default, as in Kubernetes 1.36");
-    assert!(world.list(&groups).await.is_empty());
+    assert!(world.list(&of("v1beta1", "podgroups")).await.is_empty());
     world.end().await;
 
     let mut options = options();
@@ -122,6 +123,7 @@ async fn an_indexed_job_becomes_a_gang_behind_its_feature_gate() {
     let world = World::with(1, options).await;
     let made = world.create(JOBS, &job("run", spec)).await;
     let pods = world.until_listed("three pods", PODS, |pods| pods.len() == 3).await;
+    let [groups, workloads] = ["podgroups", "workloads"].map(|plural| of("v1alpha2", plural));
     let (group, workload) = (&world.list(&groups).await[0], &world.list(&workloads).await[0]);
     for pod in &pods {
         assert_eq!(group_of(pod), group["metadata"]["name"]);
@@ -146,6 +148,25 @@ async fn an_indexed_job_becomes_a_gang_behind_its_feature_gate() {
     assert!(pods.iter().all(|pod| group_of(pod) == group["metadata"]["name"]), "the replacement is a member");
     world.delete_with(&path, json!({"propagationPolicy": "Background"})).await;
     for objects in [PODS, &groups, &workloads] {
+        world.until_listed("all is collected", objects, |objects| objects.is_empty()).await;
+    }
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_group_of_a_job_was_written_in_a_version_that_1_37_does_not_have() {
+    let of = |plural: &str| format!("/apis/scheduling.k8s.io/v1beta1/namespaces/default/{plural}");
+    let mut options = options();
+    options.feature_gates.workload_with_job = true;
+    let world = World::with(1, options).await;
+    world.create(JOBS, &job("run", json!({"completions": 2, "parallelism": 2}))).await;
+    world.until_listed("two pods", PODS, |pods| pods.len() == 2).await;
+    let (group, workload) = (&world.list(&of("podgroups")).await[0], &world.list(&of("workloads")).await[0]);
+    let reference = json!({"workloadName": workload["metadata"]["name"], "templateName": "j-pgt-0"});
+    assert_eq!(group["spec"]["workloadRef"], reference);
+    assert_eq!(group["metadata"]["ownerReferences"][1]["apiVersion"], "scheduling.k8s.io/v1beta1");
+    world.delete_with(&format!("{JOBS}/j"), json!({"propagationPolicy": "Background"})).await;
+    for objects in [PODS, &of("podgroups"), &of("workloads")] {
         world.until_listed("all is collected", objects, |objects| objects.is_empty()).await;
     }
     world.end().await;

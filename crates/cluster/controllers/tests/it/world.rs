@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use berth_apiserver::ServerOptions;
 use berth_controllers::{ControllerOptions, ProvisionerOptions};
 pub use berth_faults::{NODES, PODS, TestServer};
 use http::Method;
@@ -64,7 +65,9 @@ impl World {
     }
 
     pub async fn with(n_nodes: usize, options: ControllerOptions) -> World {
-        let server = Arc::new(TestServer::start().await);
+        let feature_gates = options.feature_gates;
+        let server = TestServer::start_with(ServerOptions { feature_gates, ..ServerOptions::default() });
+        let server = Arc::new(server.await);
         berth_controllers::install_storage_class(server.client.clone()).await.unwrap();
         let stop = server.stop();
         let controllers = tokio::spawn(berth_controllers::run(server.client.clone(), options, stop.clone()));

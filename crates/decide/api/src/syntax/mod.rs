@@ -14,5 +14,7 @@ pub mod similar;
 mod version;
 
 pub use integer::decimal_integer;
-pub use names::{dns_label, dns_subdomain, label_key, label_value, path_segment, port_name, port_number};
+pub use names::{
+    dns_1035_label, dns_label, dns_subdomain, label_key, label_value, path_segment, port_name, port_number,
+};
 pub use version::{compare_versions, is_version};

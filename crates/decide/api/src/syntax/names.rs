@@ -11,6 +11,9 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
 const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
      start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
      '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const DNS_1035_LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
+     validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const DNS_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
      '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
      '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -73,6 +76,18 @@ pub fn dns_label(name: &str) -> Vec<String> {
     if !is_dns_label(name) {
         let problem = if is_dns_subdomain(name) { "must not contain dots" } else { DNS_LABEL };
         problems.push(problem.to_owned());
+    }
+    problems
+}
+
+/// A DNS label that begins with a letter: the names of a custom resource.
+pub fn dns_1035_label(name: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if name.len() > 63 {
+        problems.push(too_long(63, "characters"));
+    }
+    if !is_dns_label(name) || name.starts_with(|c: char| c.is_ascii_digit()) {
+        problems.push(DNS_1035_LABEL.to_owned());
     }
     problems
 }

@@ -267,9 +267,9 @@ async fn the_members_of_a_group_share_a_claim() {
     let world = world_with_devices(3, 1).await;
     let scheduler = world.schedule(impatient()).await;
     world.device_claim("shared", 1).await;
-    let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"},
+    let group = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "g"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": 20}}}});
-    world.create("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups", group).await;
+    world.create("/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups", group).await;
     for i in 0..20 {
         let mut pod = pod_with_claims(&format!("p{i}"), &["shared"]);
         pod["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});

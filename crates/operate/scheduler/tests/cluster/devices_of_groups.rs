@@ -10,7 +10,7 @@ use super::devices::world_with_devices;
 use super::support::*;
 
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
-const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
+const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 
 fn sharing() -> SchedulerOptions {
     let mut config = SchedulerConfig::default();
@@ -31,7 +31,7 @@ fn member(name: &str, group: &str, source: &Value) -> Value {
 async fn group(world: &World, name: &str, policy: Value, source: &Value) -> Value {
     let mut entry = source.clone();
     entry["name"] = "gpu".into();
-    let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name},
+    let object = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": name},
         "spec": {"schedulingPolicy": policy, "resourceClaims": [entry]}});
     world.create(POD_GROUPS, object).await
 }

@@ -104,7 +104,7 @@ async fn victims_of_the_pods_of_a_basic_group_are_preempted_by_the_group() {
     world.pod(of_class(pod("low", "low"), "low")).await;
     world.until_bound("low").await;
     let spec = json!({"schedulingPolicy": {"basic": {}}, "priorityClassName": "high", "priority": 1000});
-    let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "high"},
+    let object = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "high"},
         "spec": spec});
     let object = world.create(POD_GROUPS, object).await;
     world.pod(of_class(member("high-0", "high"), "high")).await;
@@ -120,7 +120,7 @@ async fn a_group_that_is_disrupted_as_a_whole_is_preempted_on_all_nodes() {
     classes(&world).await;
     world.nodes(3, 1, 1).await;
     let scheduler = world.schedule(impatient()).await;
-    let low = json!({"disruptionMode": "PodGroup", "priorityClassName": "low", "priority": 1});
+    let low = json!({"disruptionMode": {"all": {}}, "priorityClassName": "low", "priority": 1});
     gang_with(&world, "low", 2, low).await;
     for i in 0..2 {
         world.pod(of_class(member(&format!("low-{i}"), "low"), "low")).await;

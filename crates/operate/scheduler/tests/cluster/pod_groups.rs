@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
+use berth_apiserver::ServerOptions;
 use berth_controllers::ControllerOptions;
 use berth_faults::{Fault, is_binding};
 use berth_scheduler::SchedulerOptions;
@@ -103,9 +104,9 @@ async fn a_workload_makes_a_group_of_a_deployment_and_of_pods_that_were_there_be
     world.until_n_bound(1).await;
     scheduler.stopped().await;
     let template = json!({"name": "all", "schedulingPolicy": {"gang": {"minCount": 4}}});
-    let workload = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": {"name": "w"},
+    let workload = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload", "metadata": {"name": "w"},
         "spec": {"controllerRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}, "podGroupTemplates": [template]}});
-    let workloads = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/workloads";
+    let workloads = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads";
     world.create(workloads, workload).await;
     // One that knows the Workload before the pods, however the events of both arrive.
     let scheduler = world.schedule(impatient()).await;
@@ -407,7 +408,7 @@ async fn a_group_with_shared_claims_is_reported_and_not_decided() {
     world.nodes(2, 1, 10).await;
     let scheduler = world.schedule(impatient()).await;
     let spec = json!({"schedulingPolicy": {"basic": {}}, "resourceClaims": [{"name": "gpu", "resourceClaimName": "shared"}]});
-    let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "team"},
+    let object = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "team"},
         "spec": spec});
     world.create(POD_GROUPS, object).await;
     world.pod(member("m-0", "team")).await;
@@ -419,24 +420,26 @@ async fn a_group_with_shared_claims_is_reported_and_not_decided() {
 
 #[tokio::test(start_paused = true)]
 async fn the_pods_of_an_indexed_job_are_bound_together() {
-    let world = World::start().await;
+    let feature_gates = FeatureGates { workload_with_job: true, ..KubernetesVersion::V1_36.into() };
+    let world = World::start_with(ServerOptions { feature_gates, ..ServerOptions::default() }).await;
     world.nodes(1, 1, 2).await;
     let scheduler = world.schedule(impatient()).await;
     let mut options = ControllerOptions::default();
-    options.feature_gates = FeatureGates { workload_with_job: true, ..KubernetesVersion::V1_36.into() };
+    options.feature_gates = feature_gates;
     world.control(options);
+    let groups = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
     let mut spec = pod("of-the-job", "train")["spec"].take();
     spec["restartPolicy"] = "Never".into();
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},
         "spec": {"completionMode": "Indexed", "parallelism": 3, "completions": 3, "template": {"spec": spec}}});
     world.create("/apis/batch/v1/namespaces/default/jobs", job).await;
     let group = until("the job has a group", async || {
-        let groups = world.get(POD_GROUPS).await;
+        let groups = world.get(groups).await;
         groups["items"][0]["metadata"]["name"].as_str().map(str::to_owned).ok_or(groups)
     })
     .await;
     until("two of three pods fit", async || {
-        let object = world.get(&format!("{POD_GROUPS}/{group}")).await;
+        let object = world.get(&format!("{groups}/{group}")).await;
         let condition = object["status"]["conditions"][0].clone();
         let is_said =
             condition["message"].as_str().is_some_and(|message| message.contains("2 of 3 pods fit"));
@@ -445,7 +448,7 @@ async fn the_pods_of_an_indexed_job_are_bound_together() {
     .await;
     assert_eq!(nodes_of(&world, "train-").await, ["", "", ""], "there is room for two of three");
     world.node("n1", "z0", 1).await;
-    until_status(&world, &group, "True", "Scheduled").await;
+    until_shown(&world, &format!("{groups}/{group}"), "True", "Scheduled").await;
     let mut nodes = nodes_of(&world, "train-").await;
     nodes.sort();
     assert_eq!(nodes, ["n0", "n0", "n1"]);

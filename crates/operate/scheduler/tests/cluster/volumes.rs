@@ -320,8 +320,8 @@ async fn the_condition_of_a_group_with_failing_volumes_said_that_it_is_unschedul
     classes(&world).await;
     controllers(&world);
     let scheduler = world.schedule(impatient()).await;
-    let groups = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
-    let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"},
+    let groups = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+    let group = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "g"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}});
     world.create(groups, group).await;
     claim(&world, "failing", "zonal", json!({FAILURES_ANNOTATION: "1000000"})).await;

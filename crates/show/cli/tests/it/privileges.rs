@@ -84,7 +84,7 @@ async fn pod_groups(world: &World) {
     };
     let gang = json!({"schedulingPolicy": {"gang": {"minCount": 2}}});
     for (path, object) in [
-        of("scheduling.k8s.io", "v1alpha2", gang),
+        of("scheduling.k8s.io", "v1beta1", gang),
         of("scheduling.x-k8s.io", "v1alpha1", json!({"minMember": 2})),
     ] {
         world.create(&path, object).await;

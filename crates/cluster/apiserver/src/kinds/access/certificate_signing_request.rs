@@ -4,7 +4,7 @@ use berth_schema::resource::CERTIFICATE_SIGNING_REQUESTS;
 use jiff::SignedDuration;
 
 use crate::kinds::prelude::*;
-use crate::request::Attributes;
+use crate::request::{Attributes, Status};
 use crate::table::duration::human_duration;
 
 pub struct CertificateSigningRequest;

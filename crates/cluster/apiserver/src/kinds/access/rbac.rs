@@ -3,11 +3,10 @@
 use berth_api::syntax;
 use berth_api::work::WorkBudget;
 use berth_schema::resource::{CLUSTER_ROLES, ROLES, Resource};
-use http::StatusCode;
 
 use crate::authz::{PolicyRule, RBAC_GROUP as GROUP, quoted, role_of};
 use crate::kinds::prelude::*;
-use crate::request::{Attributes, MASTERS};
+use crate::request::{Attributes, MASTERS, Reason, Status};
 use crate::store::key;
 
 pub struct Role(pub &'static Resource);
@@ -201,7 +200,7 @@ fn check_held(
                     resource.group_resource(),
                     context.user.name
                 );
-                return Err(Status::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message));
+                return Err(Status::new(Reason::RequestEntityTooLarge, message));
             }
         }
     }

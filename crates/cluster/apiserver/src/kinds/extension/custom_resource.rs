@@ -1,8 +1,8 @@
 //! Objects of custom resources: pruned, defaulted and validated by their structural schemas.
 
+use crate::request::{Reason, Status};
 use berth_schema::prune;
 use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, Custom, Resource};
-use http::StatusCode;
 
 use super::structural::{default_by, validate_by};
 use crate::kinds::prelude::*;
@@ -42,7 +42,7 @@ impl Strategy for Custom {
         if definition.is_none_or(|definition| !definition.parsed()["metadata"]["deletionTimestamp"].is_null())
         {
             let why = "create not allowed while custom resource definition is terminating";
-            return Err(Status::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", why.to_owned()));
+            return Err(Status::new(Reason::MethodNotAllowed, why.to_owned()));
         }
         self.validate_new(context, resource, value, warnings)
     }

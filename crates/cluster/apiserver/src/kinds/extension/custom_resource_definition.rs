@@ -63,13 +63,22 @@ impl Strategy for CustomResourceDefinition {
             let path = format!("spec.names.{field}");
             match text(&spec["names"], &format!("/{field}")) {
                 "" => causes.required(&path, ""),
-                given => {
+                given if field.ends_with("ind") => {
+                    let problems = syntax::dns_1035_label(&given.to_ascii_lowercase()).into_iter();
+                    let otherwise = "may have mixed case, but should otherwise match: ";
                     causes.problems(
                         &path,
-                        &spec["names"][field],
-                        syntax::dns_label(&given.to_ascii_lowercase()),
+                        &given.into(),
+                        problems.map(|p| format!("{otherwise}{p}")).collect(),
                     );
                 }
+                given => causes.problems(&path, &given.into(), syntax::dns_1035_label(given)),
+            }
+        }
+        for field in ["shortNames", "categories"] {
+            for (i, name) in items(&spec["names"], field).iter().enumerate() {
+                let path = format!("spec.names.{field}[{i}]");
+                causes.problems(&path, name, syntax::dns_1035_label(text(name, "")));
             }
         }
         causes.one_of("spec.scope", &spec["scope"], &["Cluster", "Namespaced"]);

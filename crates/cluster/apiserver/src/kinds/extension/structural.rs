@@ -9,7 +9,7 @@ use berth_api::work::WorkBudget;
 use regex::{Regex, RegexBuilder};
 
 use crate::kinds::prelude::*;
-use crate::request::MAX_BODY_BYTES;
+use crate::request::{CauseType, MAX_BODY_BYTES};
 
 /// Sizes of compiled patterns: most need less than the first; those that need more than the second check nothing.
 const SMALL_PATTERN: usize = 1 << 16;
@@ -141,7 +141,7 @@ impl Validator<'_> {
             "Invalid value: \"{kind}\": {} in body must be of type {expected}: \"{kind}\"",
             self.path
         );
-        self.causes.push("FieldValueTypeInvalid", &self.path, message);
+        self.causes.push(CauseType::FieldValueTypeInvalid, &self.path, message);
     }
 
     fn value(&mut self, schema: &Value, value: &Value) {
@@ -179,7 +179,7 @@ impl Validator<'_> {
                     allowed.iter().take(MAX_PROBLEMS).map(Value::to_string).collect();
                 let message =
                     format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
-                self.causes.push("FieldValueNotSupported", &self.path, message);
+                self.causes.push(CauseType::FieldValueNotSupported, &self.path, message);
             }
         }
         match value {
@@ -198,7 +198,7 @@ impl Validator<'_> {
         let length = text.chars().count() as u64;
         if let Some(max) = schema["maxLength"].as_u64().filter(|max| length > *max) {
             let message = format!("Too long: may not be more than {max} bytes");
-            self.causes.push("FieldValueTooLong", &self.path, message);
+            self.causes.push(CauseType::FieldValueTooLong, &self.path, message);
         }
         if let Some(min) = schema["minLength"].as_u64().filter(|min| length < *min) {
             self.invalid(value, &format!("should be at least {min} chars long"));

@@ -63,12 +63,28 @@ const EXEC: Member = ("exec", "exec", &[("command", &[REQUIRED])]);
 const HTTP_GET: Member = (
     "httpGet",
     "httpGet",
-    &[("path", &[REQUIRED]), ("", &[Check(port_field)]), ("scheme", &[OneOf(&["HTTP", "HTTPS"])])],
+    &[
+        ("path", &[REQUIRED]),
+        ("", &[Check(port_field)]),
+        ("scheme", &[OneOf(&["HTTP", "HTTPS"])]),
+        ("httpHeaders", &[Check(headers)]),
+    ],
 );
 const TCP_SOCKET: Member = ("tcpSocket", "tcpSocket", &[("", &[Check(port_field)])]);
 const GRPC: Member =
     ("grpc", "grpc", &[("", &[Check(port_field)]), ("mode", &[OneOf(&["Plaintext", "TLS"])])]);
 const SLEEP: Member = ("sleep", "sleep", &[]);
+
+fn headers(headers: &Value, path: &str, causes: &mut Causes) {
+    for header in headers.as_array().into_iter().flatten() {
+        let name = text(header, "/name");
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+            let why = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex \
+                       used for validation is '[-A-Za-z0-9]+')";
+            causes.invalid(path, &name.into(), why);
+        }
+    }
+}
 
 fn probe_handler(probe: &Value, path: &str, causes: &mut Causes) {
     one_member(probe, path, &[EXEC, HTTP_GET, TCP_SOCKET, GRPC], "handler type", causes);
@@ -260,7 +276,7 @@ fn validate_lifecycle(spec: &Value, container: &Value, path: &str, causes: &mut 
 fn validate_mounts(container: &Value, volumes: &HashMap<&str, &Value>, path: &str, causes: &mut Causes) {
     let (mounts, devices) = (items(container, "volumeMounts"), items(container, "volumeDevices"));
     let not_found = |field: &str, name: &Value, causes: &mut Causes| {
-        causes.push("FieldValueNotFound", field, format!("Not found: {name}"));
+        causes.push(CauseType::FieldValueNotFound, field, format!("Not found: {name}"));
     };
     // kube-apiserver names the list, not the mount, in what it says of some fields.
     let list = format!("{path}.volumeMounts");
@@ -343,9 +359,14 @@ fn validate_resize_policy(container: &Value, is_init: bool, path: &str, causes: 
         causes.duplicate(&format!("{path}[{i}]"), &policies[i]["resourceName"]);
     }
     for (i, policy) in policies.iter().enumerate() {
-        causes.one_of(&path, &policy["resourceName"], &["cpu", "memory"]);
         let restarts = &policy["restartPolicy"];
-        causes.one_of(&path, restarts, &["NotRequired", "RestartContainer"]);
+        let values: [(&Value, &[&str]); 2] =
+            [(&policy["resourceName"], &["cpu", "memory"]), (restarts, &["NotRequired", "RestartContainer"])];
+        match values.into_iter().find(|(value, all)| !all.contains(&text(value, ""))) {
+            Some((value, _)) if is_empty(value) => causes.required(&path, ""),
+            Some((value, all)) => causes.one_of(&path, value, all),
+            None => {}
+        }
         if is_init && restarts == "RestartContainer" && container["restartPolicy"] != "Always" {
             let why = "must not be set to 'RestartContainer' for non-sidecar initContainers";
             causes.invalid(&format!("{path}[{i}].restartPolicy"), restarts, why);

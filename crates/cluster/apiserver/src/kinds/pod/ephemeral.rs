@@ -62,7 +62,7 @@ pub fn validate(new: &Value, old: &Value, causes: &mut Causes) {
         }
         if !target.is_empty() && !of_pod.contains(target) {
             let message = format!("Not found: {target:?}");
-            causes.push("FieldValueNotFound", &format!("{path}.targetContainerName"), message);
+            causes.push(CauseType::FieldValueNotFound, &format!("{path}.targetContainerName"), message);
         }
         for field in
             NOT_FOR_THEM.iter().filter(|field| container.get(**field).is_some_and(|value| !is_empty(value)))

@@ -171,6 +171,8 @@ impl Strategy for Pod {
             drop_extensions(pod);
         }
         write_back(pod, &typed);
+        // Whoever reads it again reads the same.
+        context.admitted.map(|admitted| admitted.set(typed));
         Ok(())
     }
 
@@ -216,7 +218,7 @@ fn misuse_of_mirror(pod: &Value) -> Option<&'static str> {
 }
 
 fn read(pod: &Value) -> Result<typed::Pod, Box<Status>> {
-    from_value(pod).map_err(|error| {
+    typed_pod(pod).map_err(|error| {
         Status::bad_request(format!("Pod in version \"v1\" cannot be handled as a Pod: {error}"))
     })
 }

@@ -10,7 +10,6 @@ use berth_schema::resource::{NODES, PODS};
 
 use super::defaults::{default_pod, qos_class};
 use crate::kinds::prelude::*;
-use crate::request::Cause;
 use crate::strategy::metadata::kept;
 
 const LISTS: [&str; 2] = ["containers", "initContainers"];
@@ -184,9 +183,6 @@ fn validate_volumes(new: &[Value], old: &[Value], causes: &mut Causes) {
 }
 
 /// Checks whether the node of a resized pod can do it: the admission plugins NodeDeclaredFeatures and PodResize.
-///
-/// # Errors
-/// It cannot.
 pub fn authorize(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
     let node = text(new, "/spec/nodeName");
     if node.is_empty() || new["spec"] == old["spec"] {
@@ -205,15 +201,10 @@ pub fn authorize(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), 
         let why = format!("pod update requires features {missing} which are not available on node {node:?}");
         return Err(forbidden(&why));
     }
-    let refuse = |reason: &str, why: &str| {
-        let mut status = forbidden(why);
-        let cause = Cause { reason: reason.to_owned(), message: String::new(), field: String::new() };
-        status.details.causes = vec![cause];
-        Err(status)
-    };
+    let refuse = |cause_type, why: &str| Err(forbidden(why).with_cause(cause_type, "", ""));
     if let Some(os) = found["metadata"]["labels"]["kubernetes.io/os"].as_str().filter(|os| *os != "linux") {
         let why = format!("pod resize is only supported on linux nodes, node {node:?} is {os:?}");
-        return refuse("UnsupportedPlatform", &why);
+        return refuse(CauseType::UnsupportedPlatform, &why);
     }
     let requests = pod_requests(&from_value(&new["spec"]).map_err(Status::internal)?);
     let exceeded = [("cpu", 1000), ("memory", 1)].map(|(name, scale)| {
@@ -228,7 +219,7 @@ pub fn authorize(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), 
         return Ok(());
     }
     let why = format!("node didn't have enough allocatable resources: {}", exceeded.join("; "));
-    refuse("NodeCapacity", &why)
+    refuse(CauseType::NodeCapacity, &why)
 }
 
 /// The features that the kubelet needs for a resize.

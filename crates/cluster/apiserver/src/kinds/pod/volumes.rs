@@ -271,10 +271,13 @@ pub fn field_reference(reference: &Value, path: &str, allowed: &[&str], causes: 
     if given.is_empty() {
         return causes.required(&field, "");
     }
+    let version = text(reference, "/apiVersion");
     let refuse = |why: String, causes: &mut Causes| {
         causes.invalid(&field, &given.into(), &format!("error converting fieldPath: {why}"));
     };
-    if let Some((map, key)) = given.strip_suffix("']").and_then(|given| given.split_once("['")) {
+    if !matches!(version, "" | "v1") {
+        refuse(format!("unsupported pod version: {version}"), causes);
+    } else if let Some((map, key)) = given.strip_suffix("']").and_then(|given| given.split_once("['")) {
         match map {
             "metadata.annotations" => {
                 causes.problems(path, &key.into(), syntax::label_key(&key.to_lowercase()));

@@ -10,7 +10,7 @@ pub struct StorageClass;
 impl Strategy for StorageClass {
     fn default(&self, value: &mut Value) {
         if let Some(fields) = value.as_object_mut() {
-            default(fields, "reclaimPolicy", "Delete");
+            default_text(fields, "reclaimPolicy", "Delete");
             default(fields, "volumeBindingMode", "Immediate");
         }
     }

@@ -14,6 +14,14 @@ const MAX_NODE_ID: usize = 256;
 pub struct CsiDriver;
 
 impl Strategy for CsiDriver {
+    fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
+        if context.feature_gates.is_on("VolumeLimitScaling")
+            && let Some(spec) = object(value, "spec")
+        {
+            default(spec, "preventPodSchedulingIfMissing", false);
+        }
+    }
+
     fn prepare_update(&self, _context: &Context<'_>, _subresource: &str, new: &mut Value, old: &Value) {
         self.default(new);
         count_generation(new, old);
@@ -22,13 +30,7 @@ impl Strategy for CsiDriver {
     fn default(&self, value: &mut Value) {
         let Some(spec) = object(value, "spec") else { return };
         default(spec, "attachRequired", true);
-        for field in [
-            "podInfoOnMount",
-            "preventPodSchedulingIfMissing",
-            "requiresRepublish",
-            "seLinuxMount",
-            "storageCapacity",
-        ] {
+        for field in ["podInfoOnMount", "requiresRepublish", "seLinuxMount", "storageCapacity"] {
             default(spec, field, false);
         }
         default(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");

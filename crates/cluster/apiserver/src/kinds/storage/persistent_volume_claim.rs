@@ -22,9 +22,11 @@ impl Strategy for PersistentVolumeClaim {
         if let Some(spec) = object(value, "spec") {
             default(spec, "volumeMode", "Filesystem");
             // The older of two fields for one thing is written to the newer one, if that can have it.
-            let source = spec.get("dataSource").filter(|source| !is_empty(source));
-            if let Some(source) = source.cloned() {
-                default(spec, "dataSourceRef", source);
+            match spec.get("dataSource").filter(|source| !source.is_null()).cloned() {
+                // Of no kind that could be a source.
+                Some(source) if is_empty(&source["kind"]) => drop(spec.remove("dataSource")),
+                Some(source) => default(spec, "dataSourceRef", source),
+                None => {}
             }
         }
     }
@@ -43,9 +45,7 @@ impl Strategy for PersistentVolumeClaim {
         let spec = &value["spec"];
         validate_claim(spec, "spec", causes);
         for field in ["dataSource", "dataSourceRef"].into_iter().filter(|field| spec[field].is_object()) {
-            for required in ["name", "kind"] {
-                causes.not_empty(&format!("spec.{field}.{required}"), &spec[field][required]);
-            }
+            causes.not_empty(&format!("spec.{field}.name"), &spec[field]["name"]);
         }
     }
 

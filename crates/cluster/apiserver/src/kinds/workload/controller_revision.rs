@@ -1,6 +1,20 @@
 //! ControllerRevisions.
 
+use berth_schema::resource::CONTROLLER_REVISIONS;
+
 use crate::kinds::prelude::*;
+
+pub static REVISION: Typed = Typed {
+    check: |revision, causes| {
+        match &revision["data"] {
+            Value::Null => causes.required("data", "data is mandatory"),
+            data if !data.is_object() => causes.required("data", "data must be a valid JSON object"),
+            _ => {}
+        }
+        causes.not_negative("revision", &revision["revision"]);
+    },
+    ..Typed::new(&CONTROLLER_REVISIONS)
+};
 
 pub const COLUMNS: &[Column] = &[
     NAME,

@@ -146,7 +146,7 @@ fn validate_failure_policy(spec: &Value, causes: &mut Causes) {
             }
             (false, true) => {
                 let why = "specifying one of OnExitCodes and OnPodConditions is required".to_owned();
-                causes.push("FieldValueInvalid", &path, format!("Invalid value: {why}"));
+                causes.push(CauseType::FieldValueInvalid, &path, format!("Invalid value: {why}"));
             }
             _ => {}
         }

@@ -26,7 +26,7 @@ kinds! {
         Column::text("Pod Labels", "Labels of the pods.", |row| row.labels("/template/metadata/labels")),
     ];
     REPLICATION_CONTROLLERS: replication_controller::ReplicationController, replication_controller::COLUMNS, has_generation: true, orphans_dependents: true;
-    CONTROLLER_REVISIONS: NoRules, controller_revision::COLUMNS;
+    CONTROLLER_REVISIONS: controller_revision::REVISION, controller_revision::COLUMNS;
     DAEMON_SETS: daemon_set::STRATEGY, daemon_set::COLUMNS, has_generation: true;
     DEPLOYMENTS: deployment::STRATEGY, deployment::COLUMNS, has_generation: true;
     REPLICA_SETS: replica_set::STRATEGY, replica_set::COLUMNS, has_generation: true;

@@ -1,7 +1,7 @@
 //! Rules that workloads share: Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs.
 
 use berth_api::feature_gates::KubernetesVersion::V1_37;
-use berth_api::object::{LabelSelector, Pod, PodSpec};
+use berth_api::object::{LabelSelector, PodSpec};
 use berth_api::read::from_value;
 use berth_api::syntax;
 use berth_rules::Selector;
@@ -207,7 +207,7 @@ pub fn validate_template(
         metadata.insert("name".to_owned(), Value::from("template"));
         metadata.insert("namespace".to_owned(), Value::from("default"));
     }
-    match from_value::<Pod>(&raw) {
+    match typed_pod(&raw) {
         Ok(mut pod) => {
             berth_rules::admission::default_pod(&mut pod);
             // Of templates, images may have spaces around them; their pods are refused.
@@ -228,7 +228,7 @@ pub fn validate_template(
 
 /// What a new pod of a template is warned of.
 pub fn template_warnings(template: &Value, path: &str) -> Vec<String> {
-    let Ok(mut pod) = from_value::<Pod>(template) else { return Vec::new() };
+    let Ok(mut pod) = typed_pod(template) else { return Vec::new() };
     berth_rules::admission::default_pod(&mut pod);
     let warnings = creation_warnings(&pod).into_iter().chain(spec_warnings(&template["spec"]));
     let is_path = |warning: &str| warning.starts_with("spec.") || warning.starts_with("metadata.");

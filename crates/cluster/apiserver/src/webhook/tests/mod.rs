@@ -7,6 +7,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::request::{Reason, User};
 use crate::strategy::webhook_check::check;
 use responder::Responder;
 
@@ -360,7 +361,7 @@ async fn match_conditions_decide_whether_a_webhook_is_called() {
     mutate(&[with("Fail", &[broken, "false"])]).await.expect("one is false");
     mutate(&[with("Ignore", &[broken])]).await.expect("not called");
     let error = denied(with("Fail", &[broken])).await;
-    assert_eq!((error.code, error.reason.as_str()), (403, "Forbidden"));
+    assert_eq!((error.code, error.reason), (403, Reason::Forbidden));
     assert!(error.message.contains("match condition \"c0\""), "{}", error.message);
     for (condition, field) in [
         (json!({"name": "a", "expression": "authorizer.path('/x').check('get').allowed()"}), "expression"),

@@ -96,6 +96,9 @@ fn validate_references(
             errors.required(&path, "");
             continue;
         }
+        if !claim.request.is_empty() {
+            errors.invalid_each(&path.child("request"), &claim.request, syntax::dns_label(&claim.request));
+        }
         let key = match claim.request.as_str() {
             "" => claim.name.clone(),
             request => format!("{}/{request}", claim.name),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-pub const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups";
+pub const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 
 pub async fn gang(world: &World, name: &str, min: usize, topology: Option<&str>) {
     let topology: Vec<_> = topology.iter().map(|key| json!({"key": key})).collect();
@@ -15,7 +15,7 @@ pub async fn gang(world: &World, name: &str, min: usize, topology: Option<&str>)
 pub async fn gang_with(world: &World, name: &str, min: usize, fields: Value) {
     let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": min}}});
     spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    let object = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name},
+    let object = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": name},
         "spec": spec});
     world.create(POD_GROUPS, object).await;
 }

@@ -14,8 +14,7 @@ use crate::client::{eventually, text};
 use crate::process::{Berth, DEADLINE};
 
 const UPSTREAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/privileges/kube-scheduler-1.37.yaml");
-const POD_GROUPS: [(&str, &str); 2] =
-    [("scheduling.k8s.io", "v1alpha2"), ("scheduling.x-k8s.io", "v1alpha1")];
+const POD_GROUPS: [(&str, &str); 2] = [("scheduling.k8s.io", "v1beta1"), ("scheduling.x-k8s.io", "v1alpha1")];
 
 /// The rule as messages name it.
 fn rule(group: &str, resource: &str) -> String {

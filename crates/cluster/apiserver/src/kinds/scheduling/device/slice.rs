@@ -348,7 +348,11 @@ fn validate_taken(resource: &str, taken: &Value, capacity: &Value, path: &str, c
             None => {}
             Some("") => causes.invalid(&field("capacityKey"), key, "capacityKey must not be an empty string"),
             Some(name) if capacity.get(name).is_none() => {
-                causes.push("FieldValueNotFound", &field("capacityKey"), format!("Not found: {key}"));
+                causes.push(
+                    CauseType::FieldValueNotFound,
+                    &field("capacityKey"),
+                    format!("Not found: {key}"),
+                );
             }
             Some(_) => {}
         }

@@ -12,7 +12,7 @@ use super::names::{
 };
 use super::request::{MAX_CONFIG, RequestNames, validate_config, validate_tolerations};
 use crate::kinds::prelude::*;
-use crate::request::Attributes;
+use crate::request::{Attributes, Status};
 use crate::strategy::conditions::validate_conditions;
 
 const MAX_RESULTS: usize = 32;

@@ -1,58 +1,65 @@
-//! Request bodies: parses objects and patches, and checks them against the path.
+//! The body of a request as an object: its media type, its agreement with the path, and its unknown fields.
 
 use berth_rules::admission::shortened;
 use berth_schema::patch;
 use berth_schema::protobuf::{self, ProtobufError};
-use berth_schema::type_of;
+use berth_schema::resource::Custom;
+use berth_schema::{DecodeError, Type, decode, prune, type_of};
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use http::header;
 use serde_json::Value;
 
+use super::convert;
+use super::options::FieldValidation;
 use super::strict_json::{self, Parsed};
-use super::{convert, fields};
-use crate::request::{ApiRequest, Cause, Query, Status, Verb};
+use crate::request::{ApiRequest, Cause, Reason, Status, Verb, note_conversion};
+use crate::strategy::{fields, metadata};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The media type of a server-side apply. The body may be JSON, which is valid YAML.
-const APPLY: &str = "application/apply-patch+yaml";
+pub const APPLY: &str = "application/apply-patch+yaml";
 /// Limit of the bytes that YAML aliases of a body repeat.
 const MAX_ALIASED_BYTES: usize = 64 << 10;
-const CUSTOM_PATCH_TYPES: &[&str] = &["application/json-patch+json", "application/merge-patch+json", APPLY];
+const NO_VERSION: &str = "couldn't get version/kind; json parse error: ";
 
-/// Whether the request is a dry run; `options` is the kind of its options.
-///
-/// # Errors
-/// The parameter has another value than `All`.
-pub fn is_dry_run(query: &Query, options: &str) -> Result<bool, Box<Status>> {
-    let mut dry_run = false;
-    for value in query.all("dryRun") {
-        if value != "All" {
-            let values = Value::from(query.all("dryRun").collect::<Vec<_>>());
-            let why = format!("Unsupported value: {values}: supported values: \"All\"");
-            return Err(Status::invalid_options(options, &[("FieldValueNotSupported", "dryRun", why)]));
-        }
-        dry_run = true;
+/// The object that a request sends, in its stored form; of a subresource, the subresource.
+pub fn object(
+    request: &ApiRequest,
+    validation: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Box<Status>> {
+    let info = &request.info;
+    let (_, _, kind) = info.sent_kind();
+    let Parsed { mut value, duplicates } = parse_object(request, kind)?;
+    if matches!(info.subresource_name(), "binding" | "eviction") && metadata::name(&value) != info.name {
+        return Err(Status::bad_request(format!("name in URL does not match name in {kind} object")));
     }
-    Ok(dry_run)
+    agree_with_path(request, &mut value)?;
+    check_fields(request, validation, &mut value, &duplicates, warnings)?;
+    Ok(if kind == info.resource.kind { convert::stored_value(info.resource, value) } else { value })
+}
+
+/// The object of a server-side apply, in its stored form: only what it applies.
+pub fn applied_object(request: &ApiRequest) -> Result<Value, Box<Status>> {
+    let mut sent = parse_applied(&request.body)?;
+    agree_with_path(request, &mut sent)?;
+    let info = &request.info;
+    Ok(if info.sent_kind().2 == info.resource.kind {
+        convert::stored_value(info.resource, sent)
+    } else {
+        sent
+    })
 }
 
 /// Reads an object from a JSON, YAML or protobuf body.
 ///
 /// # Errors
 /// The media type is another, or the text is malformed or not an object.
-pub fn parse_object(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Value, Box<Status>> {
-    parse_strictly(headers, body, kind).map(|parsed| parsed.value)
-}
-
-/// The same, with the duplicate fields of a JSON text.
-///
-/// # Errors
-/// The media type is another, or the text is malformed or not an object.
-pub fn parse_strictly(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Parsed, Box<Status>> {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+pub fn parse_object(request: &ApiRequest, kind: &str) -> Result<Parsed, Box<Status>> {
+    note_conversion();
+    let body = &request.body;
     let plain = |value: Value| Parsed { value, duplicates: Vec::new() };
-    let parsed = match media_type.as_str() {
+    let parsed = match media_type(request).to_ascii_lowercase().as_str() {
         "" | "application/json" => strict_json::parse(body).map_err(|error| {
             let why =
                 if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
@@ -78,8 +85,6 @@ pub fn parse_strictly(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<P
     Err(unrecognized(kind, &why, body))
 }
 
-const NO_VERSION: &str = "couldn't get version/kind; json parse error: ";
-
 /// The body is no object of a kind. What does not look like one is shown as bytes, as kube-apiserver does.
 fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Status> {
     const SHOWN: usize = 30;
@@ -99,7 +104,7 @@ fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Status> {
 ///
 /// # Errors
 /// The text is malformed, or has not exactly one object.
-pub fn parse_applied(body: &Bytes) -> Result<Value, Box<Status>> {
+fn parse_applied(body: &Bytes) -> Result<Value, Box<Status>> {
     let json = serde_json::from_slice::<Value>(body).ok().filter(Value::is_object);
     if let Some(sent) =
         json.as_ref().filter(|sent| !sent["kind"].is_string() || !sent["apiVersion"].is_string())
@@ -133,24 +138,12 @@ fn parse_yaml(body: &Bytes) -> Result<Value, Box<Status>> {
 /// The media type of the body is not supported.
 pub fn unsupported_media_type(accepted: &[&str]) -> Box<Status> {
     Status::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "UnsupportedMediaType",
+        Reason::UnsupportedMediaType,
         format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
             accepted.join(", ")
         ),
     )
-}
-
-/// Checks that the body of a subresource names the object of the path.
-///
-/// # Errors
-/// It names none or another.
-pub fn names_object(request: &ApiRequest, kind: &str, value: &Value) -> Result<(), Box<Status>> {
-    if value["metadata"]["name"].as_str().unwrap_or_default() == request.info.name {
-        return Ok(());
-    }
-    Err(Status::bad_request(format!("name in URL does not match name in {kind} object")))
 }
 
 /// An object of another kind than that of the path, in the words of kube-apiserver.
@@ -170,6 +163,10 @@ fn other_kind(kind: &str, group: &str, value: &Value, expected: &str) -> Box<Sta
     Status::bad_request(format!("{kind_sent} in version {version:?} cannot be handled as a {kind}: {why}"))
 }
 
+fn cannot_be_handled(kind: &str, version: &str, why: &str) -> Box<Status> {
+    Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+}
+
 /// A custom object names its kind and version.
 fn check_custom(request: &ApiRequest, kind: &str, version: &str, value: &Value) -> Result<(), Box<Status>> {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
@@ -184,8 +181,7 @@ fn check_custom(request: &ApiRequest, kind: &str, version: &str, value: &Value) 
         )));
     }
     if text("kind") != kind {
-        let message = format!("Invalid value: {:?}: must be {kind}", text("kind"));
-        let cause = Cause { reason: "FieldValueInvalid".to_owned(), message, field: "kind".to_owned() };
+        let cause = Cause::invalid("kind", &value["kind"], &format!("must be {kind}"));
         let name = value["metadata"]["name"].as_str().unwrap_or_default();
         return Err(Status::invalid_kind(request.info.resource.group, text("kind"), name, vec![cause]));
     }
@@ -193,17 +189,9 @@ fn check_custom(request: &ApiRequest, kind: &str, version: &str, value: &Value) 
 }
 
 /// Checks that an object has the kind of the path's resource, and fills in fields from the path.
-///
-/// # Errors
-/// Kind, namespace or name contradict the path.
-pub fn agree_with_path(
-    request: &ApiRequest,
-    group: &str,
-    version: &str,
-    kind: &str,
-    value: &mut Value,
-) -> Result<(), Box<Status>> {
+fn agree_with_path(request: &ApiRequest, value: &mut Value) -> Result<(), Box<Status>> {
     let info = &request.info;
+    let (group, version, kind) = info.sent_kind();
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     if info.resource.custom.is_some() && info.subresource_name() != "scale" {
         check_custom(request, kind, &api_version, value)?;
@@ -212,29 +200,26 @@ pub fn agree_with_path(
         match &value[field] {
             Value::Null => value[field] = Value::from(wanted),
             Value::String(text) if text == wanted || text.is_empty() => value[field] = Value::from(wanted),
+            // It has the same form.
+            Value::String(text) if kind == "Eviction" && text == "policy/v1beta1" => {
+                value[field] = Value::from(wanted);
+            }
             _ => return Err(other_kind(kind, group, value, &api_version)),
         }
     }
-    let metadata = &mut value["metadata"];
-    if metadata.is_null() {
-        *metadata = Value::Object(serde_json::Map::new());
+    let metadata = &value["metadata"];
+    let is_text = |field: &&str| metadata[*field].is_null() || metadata[*field].is_string();
+    let texts = ["name", "namespace", "generateName", "uid", "resourceVersion"];
+    if !(metadata.is_null() || metadata.is_object() && texts.iter().all(is_text)) {
+        let otherwise = "metadata: Invalid value: an object with texts is expected";
+        let read = type_of(group, version, kind).map(|ty| decode(ty, &mut value.clone()));
+        return Err(match read {
+            Some(Err(error)) => cannot_be_handled(kind, version, &error.to_string()),
+            _ => Status::bad_request(otherwise),
+        });
     }
-    let Some(metadata) = metadata.as_object_mut() else {
-        return Err(Status::bad_request("metadata: Invalid value: an object is expected"));
-    };
-    for field in ["name", "namespace", "generateName", "uid", "resourceVersion"] {
-        match metadata.get(field) {
-            None | Some(Value::String(_)) => {}
-            Some(Value::Null) => {
-                metadata.remove(field);
-            }
-            Some(_) => {
-                return Err(Status::bad_request(format!(
-                    "metadata.{field}: Invalid value: a string is expected"
-                )));
-            }
-        }
-    }
+    let Some(metadata) = fields::object(value, "metadata") else { return Ok(()) };
+    metadata.retain(|field, value| !value.is_null() || !texts.contains(&field.as_str()));
     let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if !info.resource.namespaced {
         metadata.remove("namespace");
@@ -276,7 +261,7 @@ pub fn is_apply(request: &ApiRequest) -> bool {
 }
 
 /// Checks that a patch leaves name and namespace as they are.
-fn check_name(request: &ApiRequest, metadata: &Value) -> Result<(), Box<Status>> {
+pub fn check_name(request: &ApiRequest, metadata: &Value) -> Result<(), Box<Status>> {
     let info = &request.info;
     let refuse = |why: String| Err(Status::bad_request(why));
     match metadata["name"].as_str() {
@@ -304,47 +289,51 @@ fn check_name(request: &ApiRequest, metadata: &Value) -> Result<(), Box<Status>>
     }
 }
 
-/// Applies the request's patch to the object.
-///
-/// # Errors
-/// The media type is unknown, or the patch cannot be applied.
-pub fn patched(
+/// Reads the fields of what a request sends, or of the result of a patch. Unknown ones are dropped; `validation` decides whether they,
+/// and duplicate ones, are errors or warnings. A kind without a type is left as it is.
+pub fn check_fields(
     request: &ApiRequest,
-    current: &Value,
+    validation: FieldValidation,
+    value: &mut Value,
+    duplicates: &[String],
     warnings: &mut Vec<String>,
-) -> Result<Value, Box<Status>> {
-    let resource = request.info.resource;
+) -> Result<(), Box<Status>> {
     let (group, version, kind) = request.info.sent_kind();
-    let mut duplicates = Vec::new();
-    let mut parse = || -> Result<Value, Box<Status>> {
-        let parsed = strict_json::parse(&request.body)
-            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
-        duplicates = parsed.duplicates;
-        Ok(parsed.value)
+    let custom = request.info.resource.custom.filter(|_| request.info.resource.kind == kind);
+    let schema = custom.map(Custom::schema);
+    let Some(ty) = schema.as_ref().map(|schema| &schema.ty).or_else(|| type_of(group, version, kind)) else {
+        return Ok(());
     };
-    // Patches are written in the form the resource shows.
-    let shown = convert::shown_value(resource, current.clone());
-    let patched = match media_type(request) {
-        "application/json-patch+json" => patch::json::apply(&shown, &parse()?),
-        "application/merge-patch+json" => patch::merge::apply(&shown, &parse()?),
-        "application/strategic-merge-patch+json" if resource.custom.is_some() => {
-            return Err(unsupported_media_type(CUSTOM_PATCH_TYPES));
-        }
-        "application/strategic-merge-patch+json" => match type_of(group, version, kind) {
-            Some(ty) => patch::strategic::apply(ty, &shown, &parse()?),
-            None => patch::merge::apply(&shown, &parse()?),
-        },
-        _ if resource.custom.is_some() => return Err(unsupported_media_type(CUSTOM_PATCH_TYPES)),
-        _ => {
-            return Err(Status::of_router(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "UnsupportedMediaType",
-                "415: Unsupported Media Type",
-            ));
-        }
+    let cannot = |why: &str| cannot_be_handled(kind, version, why);
+    let unknown = match custom {
+        Some(_) => decode_metadata(ty, value).map(|()| prune(ty, value)),
+        None => decode(ty, value),
     };
-    let mut value = patched.map_err(|error| fields::patch_failed(&error))?;
-    check_name(request, &value["metadata"])?;
-    fields::read(request, request.info.sent_kind(), &mut value, &duplicates, warnings)?;
-    Ok(convert::stored_value(resource, value))
+    let unknown = unknown.map_err(|error| cannot(&error.to_string()))?;
+    let repeated = metadata::drop_repeated_owners(value);
+    if unknown.is_empty() && duplicates.is_empty() && repeated.is_none() {
+        return Ok(());
+    }
+    let twice = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
+    let problems = twice.chain(unknown.iter().map(|path| format!("unknown field {path:?}")));
+    match validation {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => warnings.extend(problems),
+        FieldValidation::Strict => {
+            let all: Vec<String> = problems.collect();
+            if !all.is_empty() {
+                return Err(cannot(&format!("strict decoding error: {}", all.join(", "))));
+            }
+        }
+    }
+    warnings.extend(repeated);
+    Ok(())
+}
+
+/// Reads the metadata of a custom resource; validation compares the rest with its schema.
+fn decode_metadata(ty: &Type, value: &mut Value) -> Result<(), DecodeError> {
+    match (ty.child("metadata"), value.get_mut("metadata")) {
+        (Some(ty), Some(metadata)) => decode(ty, metadata).map(drop),
+        _ => Ok(()),
+    }
 }
