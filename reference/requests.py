@@ -96,13 +96,17 @@ def main():
         headers = {**auth, "Accept": d.get("accept", "application/json"), **(d.get("headers") or {})}
         if body is not None:
             headers["Content-Type"] = d["contentType"]
-        try:
-            connection.request(d["method"], fill(d["path"]), fill(body).encode() if body is not None else None, headers)
-            response = connection.getresponse()
-        except (http.client.HTTPException, OSError):
-            connection = new()
-            connection.request(d["method"], fill(d["path"]), fill(body).encode() if body is not None else None, headers)
-            response = connection.getresponse()
+        response = None
+        for _ in range(2):
+            try:
+                connection.request(d["method"], fill(d["path"]), fill(body).encode() if body is not None else None, headers)
+                response = connection.getresponse()
+                break
+            except (http.client.HTTPException, OSError):
+                connection = new()
+        if response is None:
+            print("no answer:", d["name"])
+            continue
         data = response.read()
         try:
             answer = json.loads(data)
@@ -112,7 +116,7 @@ def main():
             grabbed[k] = at(answer, path)
         answer = normal(answer)
         if recorded:
-            recorded.write(json.dumps({**d, "status": response.status, "answer": answer}) + "\n")
+            recorded.write(json.dumps({**d, "status": response.status, "answer": answer, "warnings": response.headers.get_all("Warning") or []}) + "\n")
             continue
         ours, theirs = flat(answer), flat(normal(d["answer"]))
         keys = [k for k in sorted(ours.keys() | theirs.keys()) if ours.get(k, "absent") != theirs.get(k, "absent")]

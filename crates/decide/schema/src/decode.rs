@@ -6,7 +6,7 @@ use std::fmt;
 use base64::Engine;
 use berth_api::object::time::{rfc3339, rfc3339_micros};
 use berth_api::syntax::quantity::Quantity;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::definitions::PROPOSED_FIELD;
 use super::go_time;
@@ -61,8 +61,11 @@ pub fn complete(ty: &Type, object: &mut Value) {
         (Type::Struct(of), Value::Object(fields)) => {
             fields.retain(|name, value| !of.omits(name, value));
             for (name, empty) in of.encoded() {
-                if !fields.contains_key(*name) {
-                    fields.insert((*name).to_owned(), empty.clone());
+                let is_given = fields
+                    .get(name)
+                    .is_some_and(|value| !value.is_null() && (!empty.is_null() || *value != json!([])));
+                if !is_given {
+                    fields.insert(name.to_owned(), empty);
                 }
             }
             for (name, value) in fields.iter_mut().filter(|(_, value)| value.is_object() || value.is_array())

@@ -58,8 +58,8 @@ pub struct Struct {
     /// Name of the definition, such as `io.k8s.api.core.v1.PodSpec`.
     pub name: String,
     fields: FxHashMap<String, Field>,
-    /// The fields that Kubernetes writes even if they are empty; those without a value of their own are `null` then.
-    encoded: Vec<(&'static str, Value)>,
+    /// The fields that Kubernetes writes even if they are empty, and whether they are `null` then.
+    encoded: Vec<(&'static str, bool)>,
     /// The fields that stay as they are if they are empty.
     kept: Vec<&'static str>,
     /// Whether apply replaces it as a whole.
@@ -181,10 +181,9 @@ impl Struct {
 
     pub(crate) fn with_encoded(mut self, fields: impl Iterator<Item = (&'static str, Empty)>) -> Struct {
         for (name, empty) in fields {
-            let Some(field) = self.fields.get(name) else { continue };
             match empty {
-                Empty::Written => self.encoded.push((name, field.ty().zero())),
-                Empty::Null => self.encoded.push((name, Value::Null)),
+                Empty::Written => self.encoded.push((name, false)),
+                Empty::Null => self.encoded.push((name, true)),
                 Empty::Kept => self.kept.push(name),
             }
         }
@@ -216,8 +215,10 @@ impl Struct {
     }
 
     /// The fields that Kubernetes writes even if they are empty, and what it writes then.
-    pub(crate) fn encoded(&self) -> &[(&'static str, Value)] {
-        &self.encoded
+    pub(crate) fn encoded(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        let fields =
+            self.encoded.iter().filter_map(|(name, is_null)| Some((*name, *is_null, self.field(name)?)));
+        fields.map(|(name, is_null, field)| (name, if is_null { Value::Null } else { field.ty().zero() }))
     }
 
     pub fn field(&self, name: &str) -> Option<&Field> {

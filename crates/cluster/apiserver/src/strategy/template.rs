@@ -72,11 +72,29 @@ fn default_container(container: &mut Value) {
 
 /// Whether an image's tag is `latest`, explicitly or by default. A digest is never `latest`.
 fn is_latest(image: &str) -> bool {
-    if image.contains('@') {
+    // kube-apiserver reads no tag out of an image that it cannot read.
+    if image.contains('@') || !is_reference(image) {
         return false;
     }
     let last = image.rsplit('/').next().unwrap_or_default();
     last.split_once(':').is_none_or(|(_, tag)| tag == "latest")
+}
+
+/// Whether an image has the form of a reference: after a registry, names in lower case, with single separators.
+fn is_reference(image: &str) -> bool {
+    let is_registry =
+        |part: &str| part == "localhost" || part.contains(['.', ':']) || part != part.to_lowercase();
+    let path = image.split_once('/').filter(|(first, _)| is_registry(first)).map_or(image, |(_, rest)| rest);
+    let path = path.rsplit_once(':').map_or(path, |(path, _)| path);
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_name = |name: &str| {
+        name.starts_with(is_plain)
+            && name.ends_with(is_plain)
+            && name.split(is_plain).all(|between| {
+                matches!(between, "" | "." | "_" | "__") || between.bytes().all(|byte| byte == b'-')
+            })
+    };
+    path.len() <= 255 && path.split('/').all(is_name)
 }
 
 fn default_probe(probe: &mut Map<String, Value>) {

@@ -67,7 +67,7 @@ pub struct RoleBinding(pub &'static Resource);
 
 impl Strategy for RoleBinding {
     fn default(&self, value: &mut Value) {
-        if let Some(role) = value.get_mut("roleRef").and_then(Value::as_object_mut) {
+        if let Some(role) = object(value, "roleRef") {
             default_text(role, "apiGroup", GROUP);
         }
         for subject in items_mut(value, "subjects").iter_mut().filter_map(Value::as_object_mut) {
@@ -143,11 +143,16 @@ fn validate_binding(resource: &Resource, value: &Value, causes: &mut Causes) {
     let kinds: &[&str] = if resource.namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     causes.one_of("roleRef.kind", &role["kind"], kinds);
     causes.not_empty("roleRef.name", &role["name"]);
+    causes.problems("roleRef.name", &role["name"], syntax::path_segment(text(role, "/name")));
     for (i, subject) in items(value, "subjects").iter().enumerate() {
         let path = format!("subjects[{i}]");
         causes.not_empty(&format!("{path}.name"), &subject["name"]);
         let group = match text(subject, "/kind") {
             "ServiceAccount" => {
+                let name = text(subject, "/name");
+                if !name.is_empty() {
+                    causes.problems(&format!("{path}.name"), &name.into(), syntax::dns_subdomain(name));
+                }
                 if text(subject, "/namespace").is_empty() && !resource.namespaced {
                     causes.required(&format!("{path}.namespace"), "");
                 }

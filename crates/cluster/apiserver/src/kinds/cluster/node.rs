@@ -23,7 +23,9 @@ impl Strategy for Node {
         if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut)
             && let Some(capacity) = status.get("capacity").filter(|capacity| capacity.is_object()).cloned()
         {
-            default(status, "allocatable", capacity);
+            if status.get("allocatable").is_none_or(is_empty) {
+                status.insert("allocatable".to_owned(), capacity);
+            }
         }
         if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
             agree_with_first(spec, ["podCIDR", "podCIDRs"], |range| range, |range| range);

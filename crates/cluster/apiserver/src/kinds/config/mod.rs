@@ -2,7 +2,7 @@
 
 mod config_map;
 mod limit_range;
-mod resource_name;
+pub mod resource_name;
 mod resource_quota;
 mod secret;
 

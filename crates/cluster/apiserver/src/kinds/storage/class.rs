@@ -10,7 +10,7 @@ pub struct StorageClass;
 impl Strategy for StorageClass {
     fn default(&self, value: &mut Value) {
         if let Some(fields) = value.as_object_mut() {
-            default_text(fields, "reclaimPolicy", "Delete");
+            default(fields, "reclaimPolicy", "Delete");
             default(fields, "volumeBindingMode", "Immediate");
         }
     }
@@ -22,7 +22,9 @@ impl Strategy for StorageClass {
             let name = text(provisioner, "").to_lowercase();
             causes.problems("provisioner", provisioner, syntax::label_key(&name));
         }
-        causes.one_of("reclaimPolicy", &value["reclaimPolicy"], &["Delete", "Retain"]);
+        if !is_empty(&value["reclaimPolicy"]) {
+            causes.one_of("reclaimPolicy", &value["reclaimPolicy"], &["Delete", "Retain"]);
+        }
         let modes = ["Immediate", "WaitForFirstConsumer"];
         causes.one_of("volumeBindingMode", &value["volumeBindingMode"], &modes);
         validate_topologies(items(value, "allowedTopologies"), causes);

@@ -11,6 +11,12 @@ use super::volume::{
 use crate::kinds::prelude::*;
 use crate::strategy::volume_claim::validate_claim;
 
+/// Whether the older field can have this source.
+fn is_of_claims(source: &Value) -> bool {
+    let of = (text(source, "/apiGroup"), text(source, "/kind"));
+    matches!(of, ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+}
+
 /// Keeps a claim while pods use it. The PVC protection controller removes it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
@@ -23,9 +29,8 @@ impl Strategy for PersistentVolumeClaim {
             default(spec, "volumeMode", "Filesystem");
             // The older of two fields for one thing is written to the newer one, if that can have it.
             match spec.get("dataSource").filter(|source| !source.is_null()).cloned() {
-                // Of no kind that could be a source.
-                Some(source) if is_empty(&source["kind"]) => drop(spec.remove("dataSource")),
-                Some(source) => default(spec, "dataSourceRef", source),
+                Some(source) if is_of_claims(&source) => default(spec, "dataSourceRef", source),
+                Some(_) => drop(spec.remove("dataSource")),
                 None => {}
             }
         }

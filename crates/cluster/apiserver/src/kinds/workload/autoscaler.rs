@@ -3,6 +3,7 @@
 use berth_api::syntax;
 use berth_schema::resource::HORIZONTAL_POD_AUTOSCALERS;
 
+use crate::kinds::config::resource_name::validate_of_limit;
 use crate::kinds::prelude::*;
 use crate::strategy::field_rules::Rule::{
     Check, Each, Fields as Object, Name, NotNegative, Number, OneOf, Required,
@@ -42,6 +43,8 @@ fn default_behavior(autoscaler: &mut Value) {
 
 impl Strategy for Autoscaler {
     fn default(&self, value: &mut Value) {
+        object(value, "spec");
+        object(&mut value["spec"], "scaleTargetRef");
         DEFAULTS.default(value);
     }
 
@@ -135,7 +138,7 @@ const SOURCES: &[(&str, Member, [&str; 2], &str)] = &[
             "containerResource",
             "containerResource",
             &[
-                ("name", &[Required("must specify a resource name")]),
+                ("name", &[Required("must specify a resource name"), Check(resource_of_container)]),
                 ("container", &[Required("must specify a container"), Name(syntax::dns_label)]),
                 ("target", &[Object(TARGET)]),
             ],
@@ -263,6 +266,12 @@ fn targets(row: &Row<'_>) -> Value {
     let metrics = row.list("/spec/metrics").iter().enumerate();
     let metrics = metrics.map(|(at, metric)| target(metric, current.get(at).unwrap_or(&Value::Null)));
     some_of(metrics.collect(), NONE)
+}
+
+fn resource_of_container(name: &Value, path: &str, causes: &mut Causes) {
+    if !is_empty(name) {
+        validate_of_limit(path, "Container", text(name, ""), causes);
+    }
 }
 
 fn target(metric: &Value, status: &Value) -> String {

@@ -24,7 +24,7 @@ kinds! {
         Column::text("Containers", "Names of the containers.", |row| row.containers("/template/spec", "name")),
         Column::text("Images", "Images of the containers.", |row| row.containers("/template/spec", "image")),
         Column::text("Pod Labels", "Labels of the pods.", |row| row.labels("/template/metadata/labels")),
-    ];
+    ], has_generation: true;
     REPLICATION_CONTROLLERS: replication_controller::ReplicationController, replication_controller::COLUMNS, has_generation: true, orphans_dependents: true;
     CONTROLLER_REVISIONS: controller_revision::REVISION, controller_revision::COLUMNS;
     DAEMON_SETS: daemon_set::STRATEGY, daemon_set::COLUMNS, has_generation: true;

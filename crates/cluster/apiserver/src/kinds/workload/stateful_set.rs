@@ -72,7 +72,11 @@ pub static STRATEGY: Workload = Workload {
         default(spec, "replicas", 1);
         default(spec, "revisionHistoryLimit", 10);
         default_text(spec, "podManagementPolicy", "OrderedReady");
-        default_strategy(spec, "updateStrategy", json!({"partition": 0, "maxUnavailable": 1}));
+        // With a type that the user wrote, what is absent stays so.
+        let strategy = spec.get("updateStrategy").unwrap_or(&Value::Null);
+        if is_empty(&strategy["type"]) || !strategy["rollingUpdate"].is_null() {
+            default_strategy(spec, "updateStrategy", json!({"partition": 0, "maxUnavailable": 1}));
+        }
         let claims = spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut);
         claims.into_iter().flatten().for_each(default_claim);
         // Go writes it in any case.

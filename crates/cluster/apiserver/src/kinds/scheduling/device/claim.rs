@@ -1,6 +1,7 @@
 //! ResourceClaims and their templates.
 
 use berth_api::object::device::ADMIN_ACCESS_LABEL;
+use berth_api::syntax;
 use berth_schema::resource::{NAMESPACES, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource};
 
 use super::{request, status};
@@ -26,6 +27,11 @@ pub static CLAIM_TEMPLATE: Claim = Claim {
     typed: Typed {
         complete: |template| request::default_counts(&mut template["spec"]["spec"]["devices"]),
         check: |template, causes| {
+            let labels = template["spec"]["metadata"]["labels"].as_object();
+            for (key, label) in labels.into_iter().flatten() {
+                causes.problems("spec.metadata.labels", &key.as_str().into(), syntax::label_key(key));
+                causes.problems("spec.metadata.labels", label, syntax::label_value(text(label, "")));
+            }
             request::validate_devices(&template["spec"]["spec"]["devices"], "spec.spec.devices", causes);
         },
         ..typed(&RESOURCE_CLAIM_TEMPLATES)

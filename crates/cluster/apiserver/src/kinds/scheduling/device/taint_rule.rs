@@ -19,6 +19,12 @@ pub static TAINT_RULE: Typed = Typed {
         // Its own messages say so.
         causes.0.retain(|cause| !cause.field.starts_with("spec.taint."));
         let selector = &rule["spec"]["deviceSelector"];
+        for field in ["driver", "pool"].into_iter().filter(|field| selector[field] == "") {
+            causes.required(&format!("spec.deviceSelector.{field}"), "");
+        }
+        if selector["device"] == "" {
+            causes.problems("spec.deviceSelector.device", &"".into(), syntax::dns_label(""));
+        }
         validate_driver("spec.deviceSelector.driver", &selector["driver"], causes);
         validate_pool("spec.deviceSelector.pool", &selector["pool"], causes);
         validate_name("spec.deviceSelector.device", &selector["device"], syntax::dns_label, causes);
