@@ -20,15 +20,12 @@ use crate::strategy::metadata::{add_finalizer, now};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// An object has no name.
     #[error("object {index} of the import ({kind}) has no metadata.name")]
     NoName {
-        /// Its index.
         index: usize,
         /// Its kind; may be empty.
         kind: String,
     },
-    /// A field has the wrong type.
     #[error("{kind} {name:?}: {source}: correct or remove it")]
     Decode { kind: String, name: String, source: berth_schema::DecodeError },
     #[error("{kind} {name:?}: {source}")]

@@ -27,7 +27,6 @@ const ATTEMPTS: usize = 64;
 const SETTLE: Duration = Duration::from_millis(50);
 /// How often all quotas are counted again; kube-controller-manager's `--resource-quota-sync-period`.
 const RECOUNT: Duration = Duration::from_secs(300);
-/// Changes read at once.
 const EVENTS_AT_ONCE: usize = 1000;
 
 /// What is charged for an object that is about to be written.
@@ -42,7 +41,6 @@ pub struct Quotas {
     locks: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-/// A quota and what it bounds.
 struct Quota {
     object: Arc<Object>,
     value: Arc<Value>,

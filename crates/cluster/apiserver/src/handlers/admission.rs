@@ -50,7 +50,6 @@ fn resolve(store: &Store, namespace: &str, name: &str, port: u16) -> Result<Stri
     Err(format!("no endpoints available for service {name:?}"))
 }
 
-/// The request that is reviewed.
 pub struct Asked<'a> {
     pub target: &'a RequestInfo,
     pub user: &'a User,

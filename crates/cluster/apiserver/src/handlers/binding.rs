@@ -19,7 +19,6 @@ use crate::strategy::fields::{is_empty, text};
 use crate::strategy::{add_labels, add_topology_labels, now};
 
 const ATTEMPTS: usize = 64;
-/// The answer to a binding.
 const BOUND: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
 
 /// Answers the creation of a `Binding`, under the pod or beside it.

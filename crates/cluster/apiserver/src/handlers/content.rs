@@ -104,7 +104,6 @@ fn ignored(resource: &Resource, subresource: &str) -> &'static [&'static str] {
     }
 }
 
-/// Changes an object as its manager does now.
 fn as_actor<T>(
     resource: &Resource,
     subresource: &str,

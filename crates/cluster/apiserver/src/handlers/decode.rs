@@ -258,7 +258,6 @@ pub fn media_type(request: &ApiRequest) -> &str {
     value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
-/// Whether the request is a server-side apply.
 pub fn is_apply(request: &ApiRequest) -> bool {
     request.info.verb == Verb::Patch && media_type(request) == APPLY
 }

@@ -33,7 +33,6 @@ const MAX_DISRUPTED: usize = 2000;
 const MAX_STEPS: u64 = 2_000_000;
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// Answers the creation of an `Eviction`.
 pub async fn evict(
     api: &Api,
     request: &ApiRequest,
@@ -84,7 +83,6 @@ enum Budget {
     Allows,
     /// The pod does not count towards the budget.
     DoesNotMatter,
-    /// The budget changed during the check.
     Changed,
 }
 
@@ -166,7 +164,6 @@ fn budget_of(store: &Store, pod: &Object) -> Result<Option<Arc<Object>>, Box<Sta
     Ok(found)
 }
 
-/// Whether a budget allows one more disruption.
 fn check(resource: &Resource, name: &str, budget: &Value) -> Result<(), Box<Status>> {
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(0);

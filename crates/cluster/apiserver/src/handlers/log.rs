@@ -8,7 +8,6 @@ use super::object::find;
 use super::reply::Reply;
 use crate::request::{ApiRequest, Status};
 
-/// Answers the reading of a log.
 pub fn log(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let name = &request.info.name;
     let pod = find(api, &request.info)?.value();

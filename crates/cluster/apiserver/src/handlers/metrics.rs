@@ -22,7 +22,6 @@ use crate::strategy::now;
 /// Over what time the usage was measured: it is what the annotations say now.
 const WINDOW: &str = "1s";
 
-/// CPU and memory.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     cpu: Quantity,
@@ -54,7 +53,6 @@ impl Usage {
     }
 }
 
-/// Answers a request for metrics.
 pub fn metrics(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let info = &request.info;
     let resource = info.resource;

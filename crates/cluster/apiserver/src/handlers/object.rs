@@ -21,14 +21,12 @@ pub fn stored(info: &RequestInfo) -> Result<&'static Resource, Box<Status>> {
     info.resource.stored().ok_or_else(Status::method_not_allowed)
 }
 
-/// The object of a request.
 pub fn find(api: &Api, info: &RequestInfo) -> Result<Arc<Object>, Box<Status>> {
     let resource = stored(info)?;
     let found = api.store.get(resource, &info.namespace, &info.name);
     found.ok_or_else(|| Status::not_found(info.resource, &info.name))
 }
 
-/// Answers the reading of an object.
 pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     let current = api.store.revision();
     if let Some(requested) = resource_version(&request.query)?.filter(|requested| *requested > current) {

@@ -29,7 +29,6 @@ static REVIEWS: [(&Resource, Review); 6] = [
     (&LOCAL_SUBJECT_ACCESS_REVIEWS, subject_access_status),
 ];
 
-/// Answers the creation of a review.
 pub fn review(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
     let resource = request.info.resource;
     let options = WriteOptions::read(request)?;

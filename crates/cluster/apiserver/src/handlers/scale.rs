@@ -11,7 +11,6 @@ use crate::request::{ApiRequest, Cause, Status};
 use crate::store::Object;
 use crate::strategy::metadata::take;
 
-/// Answers the reading of a scale.
 pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
     answer(request.info.resource, &*find(api, &request.info)?)
 }

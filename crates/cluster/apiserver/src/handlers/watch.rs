@@ -22,11 +22,9 @@ use crate::request::{Cause, Form, Query, Reason, RequestInfo, Status, choose};
 use crate::store::{Event, EventType, Filter, Object, Store, write_frame};
 use crate::table::{self, IncludeObject};
 
-/// Interval of bookmarks on an idle watch.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest and the default duration of a watch.
 const MAX_DURATION: Duration = Duration::from_secs(3600);
-/// Maximum number of events read per batch.
 const BATCH: usize = 512;
 /// Requirements that the events of a batch are compared with; a longer selector gets smaller batches.
 const BATCH_COMPARISONS: usize = 1 << 16;

@@ -38,7 +38,6 @@ pub struct WriteRequest<'r> {
     /// In whose collection it is.
     pub resource: &'static Resource,
     pub options: WriteOptions,
-    /// What was sent.
     pub new: Content,
 }
 
@@ -54,7 +53,6 @@ enum Attempt {
     Refused(WriteError, String),
 }
 
-/// Answers a request that writes an object.
 pub async fn write(
     api: &Api,
     request: &ApiRequest,
@@ -75,7 +73,6 @@ pub async fn write(
 }
 
 impl<'r> WriteRequest<'r> {
-    /// Reads options and body.
     pub fn read(
         request: &'r ApiRequest,
         warnings: &mut Vec<String>,
@@ -415,7 +412,6 @@ impl<'r> WriteRequest<'r> {
     }
 }
 
-/// Creates what belongs to a new object.
 async fn create_dependents(store: &Store, resource: &Resource, name: &str) {
     for dependent in lifecycle::dependents(resource, name) {
         if let Err(error) = bootstrap::ensure(store, dependent).await {

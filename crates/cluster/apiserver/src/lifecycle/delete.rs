@@ -13,7 +13,6 @@ use crate::strategy::{Context, metadata, now};
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// Refuses a deletion.
 pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
     let name = metadata::name(value);
     if let Some(why) = kinds::strategy(resource).refuses_deletion(name) {

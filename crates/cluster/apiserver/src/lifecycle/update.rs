@@ -31,7 +31,6 @@ pub(super) fn prepare(
     Ok(())
 }
 
-/// Refuses a change, or warns about it.
 pub(super) fn admit(
     context: &Context<'_>,
     resource: &Resource,

@@ -23,7 +23,6 @@ impl DeleteOptions {
         self.propagation_policy = Some(if orphans { "Orphan" } else { "Background" }.to_owned());
     }
 
-    /// Reads a `DeleteOptions` object.
     pub fn take_value(&mut self, value: &Value) -> Result<(), Box<Status>> {
         let wrong = |field: &str| Status::bad_request(format!("DeleteOptions: {field}: Invalid value"));
         match &value["gracePeriodSeconds"] {

@@ -11,7 +11,6 @@ use super::status::Status;
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads a query.
     pub fn parse(text: &str) -> Result<Query, Box<Status>> {
         let pair = |part: &str| {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));

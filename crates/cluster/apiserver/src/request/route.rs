@@ -24,7 +24,6 @@ impl Verb {
         !matches!(self, Verb::Get | Verb::List | Verb::Watch)
     }
 
-    /// The verb's name in authorization and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -65,7 +64,6 @@ impl RequestInfo {
     }
 }
 
-/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     Resource(RequestInfo),

@@ -13,7 +13,6 @@ use crate::request::{Attributes, Reason, Status, User, decode, refusal, service_
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// The user of a request.
 pub fn authenticate(
     authenticator: &Authenticator,
     authorizer: &Authorizer,

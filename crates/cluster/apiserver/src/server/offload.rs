@@ -39,7 +39,6 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// Starts the threads.
     pub fn start() -> std::io::Result<Offload> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let n_threads = (cores / 2).max(1);
@@ -89,7 +88,6 @@ impl Drop for Offload {
     }
 }
 
-/// The answer to a request whose task panicked.
 pub fn panicked(error: &JoinError) -> Box<Status> {
     tracing::error!(%error, "a handler panicked");
     Status::internal("the request could not be completed")

@@ -20,7 +20,6 @@ const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2";
 /// kind. Its definitions are in JSON and in v3 only. The version, of seven bytes, comes between the parts.
 const NO_KINDS: [&[u8]; 2] = [b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07", b"\x42\x00\x4a\x00"];
 
-/// Answers a path.
 pub fn answer(
     state: &State,
     segments: &[String],

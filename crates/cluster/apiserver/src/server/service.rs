@@ -219,7 +219,6 @@ async fn open_watch(
     }
 }
 
-/// The request did not complete in time.
 fn timed_out() -> Box<Status> {
     let message = "Timeout: request did not complete within the allotted timeout";
     Status::new(Reason::Timeout, message)

@@ -34,7 +34,6 @@ impl Throttle {
         }
     }
 
-    /// Waits for the turn of a user's request.
     pub async fn seat(&self, user: &Arc<User>, info: Option<&RequestInfo>) -> Result<Seat, Box<Status>> {
         let level = Level::of(user, info);
         self.fairness.seat(level, user, self.queue).await.ok_or_else(too_many)
@@ -45,13 +44,11 @@ impl Throttle {
         self.fairness.executing()
     }
 
-    /// Reserves one of the limited number of watches.
     pub fn watch(&self, user: &Arc<User>) -> Result<Share, Box<Status>> {
         let mut slot = self.watches.share(user);
         if slot.try_grow(1) { Ok(slot) } else { Err(too_many()) }
     }
 
-    /// Reserves the memory of a watch's selector.
     pub fn watch_selector(&self, user: &Arc<User>, bytes: usize) -> Result<Share, Box<Status>> {
         let mut memory = self.selector_bytes.share(user);
         if memory.try_grow(bytes) {
@@ -64,7 +61,6 @@ impl Throttle {
         Err(Status::too_many_requests(message, 1))
     }
 
-    /// The memory of a user's request body.
     pub fn request_memory(&self, user: &Arc<User>) -> Share {
         self.request_bytes.share(user)
     }
@@ -74,7 +70,6 @@ impl Throttle {
     }
 }
 
-/// The answer to a request beyond a limit.
 pub fn too_many() -> Box<Status> {
     Status::too_many_requests("Too many requests, please try again later.", 1)
 }

@@ -24,7 +24,6 @@ pub trait Lookup: Sync {
     /// Whether an object of a resource has a value that at most one may have.
     fn is_claimed(&self, resource: &Resource, claim: &Claim) -> bool;
 
-    /// Whether a user may do something.
     fn allows(&self, user: &User, what: &Attributes<'_>) -> bool;
 
     /// What roles and built-in permissions give a user in a namespace (in all namespaces, if it is empty).
@@ -36,7 +35,6 @@ pub trait Lookup: Sync {
 
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// The rest of the cluster.
     pub lookup: &'a dyn Lookup,
     pub user: &'a User,
     /// Whether the extensions to Kubernetes' affinity are on.
@@ -92,7 +90,6 @@ pub trait Strategy: Sync {
         Vec::new()
     }
 
-    /// Warns about a valid change.
     fn update_warnings(&self, _context: &Context<'_>, _new: &Value, _old: &Value) -> Vec<String> {
         Vec::new()
     }
@@ -105,7 +102,6 @@ pub trait Strategy: Sync {
         Ok(())
     }
 
-    /// Checks whether a valid change is allowed.
     fn authorize_update(
         &self,
         _context: &Context<'_>,

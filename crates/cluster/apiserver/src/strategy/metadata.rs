@@ -34,7 +34,6 @@ pub fn now() -> String {
     rfc3339(jiff::Timestamp::now())
 }
 
-/// A name with a random suffix.
 pub fn generate_name(prefix: &str) -> String {
     let mut end = prefix.len().min(MAX_GENERATED_LENGTH - SUFFIX_LENGTH);
     while !prefix.is_char_boundary(end) {

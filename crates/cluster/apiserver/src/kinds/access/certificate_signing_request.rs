@@ -15,7 +15,6 @@ const FAILED: &str = "Failed";
 /// The conditions that only the subresource `approval` sets.
 const DECISIONS: [&str; 2] = [APPROVED, DENIED];
 
-/// The conditions of a type.
 fn conditions<'v>(request: &'v Value, condition: &'static str) -> impl Iterator<Item = &'v Value> + Clone {
     items(&request["status"], "conditions").iter().filter(move |entry| entry["type"] == condition)
 }

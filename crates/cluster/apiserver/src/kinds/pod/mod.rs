@@ -26,7 +26,6 @@ use crate::kinds::prelude::*;
 use crate::strategy::proposal_fields::ENFORCED;
 use crate::strategy::{add_topology_labels, metadata};
 
-/// Default grace period of a pod in seconds.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 const IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

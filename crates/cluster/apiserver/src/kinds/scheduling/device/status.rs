@@ -56,7 +56,6 @@ pub fn drop_deallocated(new: &mut Value, old: &Value) {
     }
 }
 
-/// Validates a change of the status.
 pub fn validate(new: &Value, old: &Value, causes: &mut Causes) {
     let (status, old) = (&new["status"], &old["status"]);
     let path = "status.reservedFor";
