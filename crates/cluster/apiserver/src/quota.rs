@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
-use crate::request::Status;
+use crate::request::{ApiResult, Status};
 use crate::store::{Change, EventType, Filter, Object, Store, Write, WriteError, key};
 
 const ATTEMPTS: usize = 64;
@@ -150,7 +150,7 @@ impl Quotas {
         old: Option<&Value>,
         admitted: Option<&Pod>,
         dry_run: bool,
-    ) -> Result<Option<Charge>, Box<Status>> {
+    ) -> ApiResult<Option<Charge>> {
         let changes_usage = USING.contains(&resource);
         if !resource.namespaced
             || self.store.count(&RESOURCE_QUOTAS) == 0

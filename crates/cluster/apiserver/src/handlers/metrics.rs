@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::api::Api;
 use super::read_options::filter;
 use super::reply::Reply;
-use crate::request::{ApiRequest, RequestInfo, Status, Verb};
+use crate::request::{ApiRequest, ApiResult, RequestInfo, Status, Verb};
 use crate::store::{Filter, Object};
 use crate::strategy::fields::{items, text};
 use crate::strategy::now;
@@ -53,7 +53,7 @@ impl Usage {
     }
 }
 
-pub fn metrics(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn metrics(api: &Api, request: &ApiRequest) -> ApiResult<Reply> {
     let info = &request.info;
     let resource = info.resource;
     let of_pods = *resource == POD_METRICS;

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::node_restriction;
 use crate::kinds;
-use crate::request::{DeleteOptions, Status};
+use crate::request::{ApiResult, DeleteOptions, Status};
 use crate::strategy::{Context, metadata, now};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -> ApiResult {
     let name = metadata::name(value);
     if let Some(why) = kinds::strategy(resource).refuses_deletion(name) {
         return Err(Status::forbidden(resource, name, why));

@@ -6,7 +6,7 @@
 use berth_schema::resource::Resource;
 use serde_json::Value;
 
-use crate::request::Status;
+use crate::request::ApiResult;
 use crate::strategy::Context;
 
 mod create;
@@ -29,7 +29,7 @@ pub fn prepare(
     subresource: &str,
     new: &mut Value,
     old: Option<&Value>,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     match old {
         None => create::prepare(context, resource, new),
         Some(old) => update::prepare(context, resource, subresource, new, old),
@@ -44,7 +44,7 @@ pub fn admit(
     new: &mut Value,
     old: Option<&Value>,
     warnings: &mut Vec<String>,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     match old {
         None => create::admit(context, resource, new, warnings),
         Some(old) => update::admit(context, resource, subresource, new, old, warnings),

@@ -8,7 +8,7 @@ use berth_schema::resource::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::request::{Status, User};
+use crate::request::{ApiResult, User};
 use crate::store::Claim;
 use crate::strategy::fake_cluster::FakeCluster;
 
@@ -26,7 +26,7 @@ fn user() -> User {
 }
 
 /// Creates an object as a user without special permissions.
-fn create(cluster: &FakeCluster, resource: &Resource, mut value: Value) -> Result<Value, Box<Status>> {
+fn create(cluster: &FakeCluster, resource: &Resource, mut value: Value) -> ApiResult<Value> {
     let user = user();
     let context = cluster.context(&user);
     prepare(&context, resource, "", &mut value, None)?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::create::complete;
 use super::{limit_range, node_restriction};
 use crate::kinds;
-use crate::request::Status;
+use crate::request::ApiResult;
 use crate::strategy::fields::Causes;
 use crate::strategy::gated_fields::drop_gated;
 use crate::strategy::{Context, metadata};
@@ -19,7 +19,7 @@ pub(super) fn prepare(
     subresource: &str,
     new: &mut Value,
     old: &Value,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     let strategy = kinds::strategy(resource);
     metadata::keep_fixed(resource, subresource, new, old)?;
     drop_gated(context.feature_gates, resource, new, Some(old));
@@ -38,7 +38,7 @@ pub(super) fn admit(
     new: &Value,
     old: &Value,
     warnings: &mut Vec<String>,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     node_restriction::admit(context, resource, subresource, Operation::Update, new, old)?;
     let strategy = kinds::strategy(resource);
     let mut causes = Causes::default();

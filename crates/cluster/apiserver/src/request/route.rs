@@ -5,7 +5,7 @@ use berth_schema::resource::{Resource, Subresource, find};
 use http::Method;
 
 use super::query::{Query, decode};
-use super::status::Status;
+use super::status::{ApiResult, Status};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -98,7 +98,7 @@ pub fn route(
     query: &Query,
     gates: FeatureGates,
     custom: impl Fn(&str, &str, &str) -> Option<&'static Resource>,
-) -> Result<Route, Box<Status>> {
+) -> ApiResult<Route> {
     let segments = segments(path)?;
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     let (group, version, rest) = match parts.as_slice() {
@@ -170,7 +170,7 @@ pub fn route(
     Ok(Route::Resource(info))
 }
 
-fn verb(method: &Method, name: &str, query: &Query) -> Result<Verb, Box<Status>> {
+fn verb(method: &Method, name: &str, query: &Query) -> ApiResult<Verb> {
     Ok(match (method.as_str(), name.is_empty()) {
         ("GET" | "HEAD", false) => Verb::Get,
         ("GET" | "HEAD", true) if query.flag("watch") == Some(true) => Verb::Watch,
@@ -186,7 +186,7 @@ fn verb(method: &Method, name: &str, query: &Query) -> Result<Verb, Box<Status>>
 }
 
 /// The decoded segments. Ambiguous segments are refused.
-fn segments(path: &str) -> Result<Vec<String>, Box<Status>> {
+fn segments(path: &str) -> ApiResult<Vec<String>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.is_empty() {

@@ -126,6 +126,9 @@ pub struct Status {
     pub warnings: Vec<String>,
 }
 
+/// What a request gets, or the failure that answers it.
+pub type ApiResult<T = ()> = Result<T, Box<Status>>;
+
 impl Status {
     pub fn new(reason: Reason, message: impl Into<String>) -> Box<Status> {
         let details = Details::default();

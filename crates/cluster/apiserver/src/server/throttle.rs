@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::budget::{Budget, Share};
 use super::fairness::{Fairness, Level, Seat};
 use crate::options::Limits;
-use crate::request::{MAX_BODY_BYTES, RequestInfo, Status, User};
+use crate::request::{ApiResult, MAX_BODY_BYTES, RequestInfo, Status, User};
 
 /// The seats, watches and memory that all requests share.
 pub struct Throttle {
@@ -34,7 +34,7 @@ impl Throttle {
         }
     }
 
-    pub async fn seat(&self, user: &Arc<User>, info: Option<&RequestInfo>) -> Result<Seat, Box<Status>> {
+    pub async fn seat(&self, user: &Arc<User>, info: Option<&RequestInfo>) -> ApiResult<Seat> {
         let level = Level::of(user, info);
         self.fairness.seat(level, user, self.queue).await.ok_or_else(too_many)
     }
@@ -44,12 +44,12 @@ impl Throttle {
         self.fairness.executing()
     }
 
-    pub fn watch(&self, user: &Arc<User>) -> Result<Share, Box<Status>> {
+    pub fn watch(&self, user: &Arc<User>) -> ApiResult<Share> {
         let mut slot = self.watches.share(user);
         if slot.try_grow(1) { Ok(slot) } else { Err(too_many()) }
     }
 
-    pub fn watch_selector(&self, user: &Arc<User>, bytes: usize) -> Result<Share, Box<Status>> {
+    pub fn watch_selector(&self, user: &Arc<User>, bytes: usize) -> ApiResult<Share> {
         let mut memory = self.selector_bytes.share(user);
         if memory.try_grow(bytes) {
             return Ok(memory);

@@ -9,7 +9,7 @@ use berth_rules::admission::{self, FieldError, shortened};
 use berth_schema::resource::Resource;
 use serde_json::{Map, Value};
 
-use crate::request::{Cause, CauseType, Status, note_conversion};
+use crate::request::{ApiResult, Cause, CauseType, Status, note_conversion};
 
 /// The object under a key, created if it is absent. `None` if the value is not an object.
 pub fn object<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Map<String, Value>> {
@@ -208,7 +208,7 @@ impl Causes {
         self.0.retain(|cause| !earlier.contains(cause) || !is_unchanged(cause));
     }
 
-    pub fn refuse(self, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+    pub fn refuse(self, resource: &Resource, value: &Value) -> ApiResult {
         if self.0.is_empty() {
             return Ok(());
         }

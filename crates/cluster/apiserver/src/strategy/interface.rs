@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::fields::{Causes, is_empty};
 use super::metadata;
 use crate::authz::HeldPermissions;
-use crate::request::{Attributes, Status, User};
+use crate::request::{ApiResult, Attributes, User};
 use crate::store::{Claim, Object};
 
 /// What the rules for an object see of the rest of the cluster.
@@ -98,7 +98,7 @@ pub trait Strategy: Sync {
     fn validate_claim(&self, _value: &Value, _claim: &Claim, _causes: &mut Causes) {}
 
     /// Checks whether the user may write this content.
-    fn authorize(&self, _context: &Context<'_>, _value: &Value) -> Result<(), Box<Status>> {
+    fn authorize(&self, _context: &Context<'_>, _value: &Value) -> ApiResult {
         Ok(())
     }
 
@@ -108,7 +108,7 @@ pub trait Strategy: Sync {
         _subresource: &str,
         _new: &Value,
         _old: &Value,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         Ok(())
     }
 
@@ -119,7 +119,7 @@ pub trait Strategy: Sync {
         resource: &Resource,
         value: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         self.validate_new(context, resource, value, warnings)?;
         self.authorize(context, value)
     }
@@ -130,7 +130,7 @@ pub trait Strategy: Sync {
         resource: &Resource,
         value: &Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let mut causes = Causes::default();
         metadata::validate(resource, &|name| self.name_problems(name), value, &mut causes);
         self.validate(context, value, &mut causes);

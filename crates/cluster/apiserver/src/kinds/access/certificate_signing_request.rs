@@ -4,7 +4,7 @@ use berth_schema::resource::CERTIFICATE_SIGNING_REQUESTS;
 use jiff::SignedDuration;
 
 use crate::kinds::prelude::*;
-use crate::request::{Attributes, Status};
+use crate::request::{ApiResult, Attributes, Status};
 use crate::table::duration::human_duration;
 
 pub struct CertificateSigningRequest;
@@ -99,7 +99,7 @@ impl Strategy for CertificateSigningRequest {
         subresource: &str,
         new: &Value,
         old: &Value,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         if subresource == "status" {
             let mut causes = Causes::default();
             for decision in DECISIONS {

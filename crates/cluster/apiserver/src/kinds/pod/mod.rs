@@ -93,7 +93,7 @@ impl Strategy for Pod {
         subresource: &str,
         new: &Value,
         old: &Value,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         if subresource == "resize" {
             resize::authorize(context, new, old)?;
         }
@@ -131,7 +131,7 @@ impl Strategy for Pod {
         resource: &Resource,
         pod: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let name = text(pod, "/metadata/name").to_owned();
         if let Some(why) = misuse_of_mirror(pod) {
             return Err(Status::forbidden(resource, &name, why));
@@ -216,18 +216,18 @@ fn misuse_of_mirror(pod: &Value) -> Option<&'static str> {
     }
 }
 
-fn read(pod: &Value) -> Result<typed::Pod, Box<Status>> {
+fn read(pod: &Value) -> ApiResult<typed::Pod> {
     typed_pod(pod).map_err(|error| {
         Status::bad_request(format!("Pod in version \"v1\" cannot be handled as a Pod: {error}"))
     })
 }
 
-pub fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Status>> {
+pub fn priority_classes(context: &Context<'_>) -> ApiResult<Vec<PriorityClass>> {
     let objects = context.lookup.list(&PRIORITY_CLASSES, None);
     objects.iter().map(|object| from_value(&object.parsed()).map_err(Status::internal)).collect()
 }
 
-fn runtime_class(context: &Context<'_>, name: &str) -> Result<Option<RuntimeClass>, Box<Status>> {
+fn runtime_class(context: &Context<'_>, name: &str) -> ApiResult<Option<RuntimeClass>> {
     let class = context.lookup.get(&RUNTIME_CLASSES, "", name).filter(|_| !name.is_empty());
     class.map(|object| from_value(&object.parsed()).map_err(Status::internal)).transpose()
 }

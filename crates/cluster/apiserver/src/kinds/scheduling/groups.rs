@@ -352,7 +352,7 @@ impl Strategy for Group {
         resource: &Resource,
         group: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let name = name(group).to_owned();
         let refused = if is_old(context) {
             super::pod_group::set_priority(context, &mut group["spec"], "pod group spec")
@@ -422,7 +422,7 @@ impl Strategy for Workload {
         resource: &Resource,
         workload: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         if is_old(context) {
             WORKLOAD.set_priorities(context, resource, workload)?;
         }

@@ -29,7 +29,7 @@ impl Workload {
         context: &Context<'_>,
         resource: &Resource,
         workload: &mut Value,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let name = name(workload).to_owned();
         for template in items_mut(&mut workload["spec"], "podGroupTemplates") {
             set_priority(context, template, "pod group template")

@@ -71,7 +71,7 @@ impl Strategy for PersistentVolumeClaim {
         subresource: &str,
         new: &Value,
         old: &Value,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         if !subresource.is_empty() || !volume::compare(size(&new["spec"]), size(&old["spec"])).is_gt() {
             return Ok(());
         }

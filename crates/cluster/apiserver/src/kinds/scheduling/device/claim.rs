@@ -87,7 +87,7 @@ impl Strategy for Claim {
         resource: &Resource,
         value: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let (pointer, path) = self.devices;
         let requests = value.pointer(pointer).map_or(&[][..], |devices| items(devices, "requests"));
         let is_admin = |request: &Value| request["exactly"]["adminAccess"] == true;
@@ -103,7 +103,7 @@ impl Strategy for Claim {
         subresource: &str,
         new: &Value,
         old: &Value,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         if subresource != "status" {
             return Ok(());
         }
@@ -125,7 +125,7 @@ fn require_admin_namespace(
     resource: &Resource,
     object: &Value,
     path: Option<String>,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     let Some(path) = path else { return Ok(()) };
     let namespace = context.lookup.get(&NAMESPACES, "", text(object, "/metadata/namespace"));
     if namespace
