@@ -49,9 +49,9 @@ pub async fn bind(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -
         set_node(&mut pod, &binding, &node)
             .map_err(|why| Status::conflict_on("pods/binding", "", &name, &why))?;
         if !is_empty(&binding["metadata"]["annotations"]) {
-            let context = api.context(&request.user, pods.version);
+            let context = api.context(&request.user, pods.version, "binding");
             let (mut new, old) = (pod.value().into_owned(), current.value());
-            lifecycle::admit(&context, pods, "binding", &mut new, Some(&old), warnings)?;
+            lifecycle::admit(&context, pods, &mut new, Some(&old), warnings)?;
         }
         let change = Change::Update { expected: current.revision };
         let written = match dry_run {

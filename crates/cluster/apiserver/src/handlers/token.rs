@@ -33,8 +33,8 @@ pub fn token(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Api
         sent["spec"] = json!({});
     }
     let account = find(api, info)?.value();
-    let context = api.context(&request.user, request.info.resource.version);
-    restrict_node(&context, info.resource, "token", Operation::Create, &sent, &Value::Null)?;
+    let context = api.context(&request.user, request.info.resource.version, "token");
+    restrict_node(&context, info.resource, Operation::Create, &sent, &Value::Null)?;
     let seconds = lifetime(&info.name, &sent["spec"]["expirationSeconds"])?;
     let (bound, pod) = bound(api, request, &sent["spec"]["boundObjectRef"])?;
     let mut audiences: Vec<String> = texts(&sent["spec"]["audiences"]).map(str::to_owned).collect();

@@ -125,7 +125,7 @@ impl<'r> WriteRequest<'r> {
         let WriteRequest { target, resource, options, .. } = self;
         let (resource, subresource) = (*resource, target.subresource_name());
         let admitted = OnceLock::new();
-        let context = api.context(&self.request.user, target.resource.version);
+        let context = api.context(&self.request.user, target.resource.version, subresource);
         let context = &Context { admitted: Some(&admitted), ..context };
         let current = self.current(api)?;
         let old = current.as_deref().map(Object::value);
@@ -145,7 +145,7 @@ impl<'r> WriteRequest<'r> {
                 if let (Some(current), Some(old)) = (&current, old) {
                     self.check_identity(current, old, &new)?;
                 }
-                lifecycle::prepare(context, resource, subresource, &mut new, old)?;
+                lifecycle::prepare(context, resource, &mut new, old)?;
                 // An applied object already has its managed fields.
                 if !matches!(self.new, Content::Applied(_)) {
                     track(resource, subresource, options, old, &mut new);
@@ -166,12 +166,12 @@ impl<'r> WriteRequest<'r> {
                 if let (Some(paths), Some(scale)) = (&paths, &new_part) {
                     new = paths.with_replicas(&new, scale, &target.name)?;
                 }
-                lifecycle::prepare(context, resource, subresource, &mut new, old)?;
+                lifecycle::prepare(context, resource, &mut new, old)?;
             }
         }
         match deletion {
             Some((_, old)) => lifecycle::admit_delete(context, resource, old)?,
-            None => lifecycle::admit(context, resource, subresource, &mut new, old, warnings)?,
+            None => lifecycle::admit(context, resource, &mut new, old, warnings)?,
         }
         if reviews {
             let new_part = part(&new);

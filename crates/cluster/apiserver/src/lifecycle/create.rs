@@ -77,7 +77,7 @@ pub(super) fn admit(
     warnings: &mut Vec<String>,
 ) -> ApiResult {
     check_namespace(context, resource, value)?;
-    node_restriction::admit(context, resource, "", Operation::Create, value, &Value::Null)?;
+    node_restriction::admit(context, resource, Operation::Create, value, &Value::Null)?;
     kinds::strategy(resource).admit_create(context, resource, value, warnings)?;
     limit_range::check(context, resource, value)
 }

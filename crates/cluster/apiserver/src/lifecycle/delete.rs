@@ -18,7 +18,9 @@ pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -
     if let Some(why) = kinds::strategy(resource).refuses_deletion(name) {
         return Err(Status::forbidden(resource, name, why));
     }
-    node_restriction::admit(context, resource, "", Operation::Delete, &Value::Null, value)
+    // An eviction deletes the pod itself.
+    let context = &Context { subresource: "", ..*context };
+    node_restriction::admit(context, resource, Operation::Delete, &Value::Null, value)
 }
 
 /// Whether an object that is being deleted has no finalizer and no grace period left, so that it can be removed.

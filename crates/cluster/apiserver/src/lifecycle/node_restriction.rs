@@ -18,7 +18,6 @@ use crate::strategy::{Context, Lookup};
 pub fn admit(
     context: &Context<'_>,
     resource: &Resource,
-    subresource: &str,
     operation: Operation,
     object: &Value,
     old_object: &Value,
@@ -35,7 +34,7 @@ pub fn admit(
         operation,
         group,
         resource: plural,
-        subresource,
+        subresource: context.subresource,
         namespace,
         name,
         object,

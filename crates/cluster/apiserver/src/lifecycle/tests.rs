@@ -29,8 +29,8 @@ fn user() -> User {
 fn create(cluster: &FakeCluster, resource: &Resource, mut value: Value) -> ApiResult<Value> {
     let user = user();
     let context = cluster.context(&user);
-    prepare(&context, resource, "", &mut value, None)?;
-    admit(&context, resource, "", &mut value, None, &mut Vec::new())?;
+    prepare(&context, resource, &mut value, None)?;
+    admit(&context, resource, &mut value, None, &mut Vec::new())?;
     Ok(value)
 }
 
@@ -136,9 +136,8 @@ fn signing_needs_a_permission_for_the_signer() {
         let user = user();
         let context = cluster.context(&user);
         admit(
-            &context,
+            &Context { subresource: "status", ..context },
             &CERTIFICATE_SIGNING_REQUESTS,
-            "status",
             &mut new.clone(),
             Some(&old),
             &mut Vec::new(),

@@ -13,17 +13,11 @@ use crate::strategy::gated_fields::drop_gated;
 use crate::strategy::{Context, metadata};
 
 /// Restores immutable fields in a changed object, and completes it.
-pub(super) fn prepare(
-    context: &Context<'_>,
-    resource: &Resource,
-    subresource: &str,
-    new: &mut Value,
-    old: &Value,
-) -> ApiResult {
+pub(super) fn prepare(context: &Context<'_>, resource: &Resource, new: &mut Value, old: &Value) -> ApiResult {
     let strategy = kinds::strategy(resource);
-    metadata::keep_fixed(resource, subresource, new, old)?;
+    metadata::keep_fixed(resource, context.subresource, new, old)?;
     drop_gated(context.feature_gates, resource, new, Some(old));
-    strategy.prepare_update(context, subresource, new, old);
+    strategy.prepare_update(context, new, old);
     complete(resource, new);
     if kinds::has_generation(resource) {
         metadata::count_generation(new, old);
@@ -34,23 +28,23 @@ pub(super) fn prepare(
 pub(super) fn admit(
     context: &Context<'_>,
     resource: &Resource,
-    subresource: &str,
     new: &Value,
     old: &Value,
     warnings: &mut Vec<String>,
 ) -> ApiResult {
-    node_restriction::admit(context, resource, subresource, Operation::Update, new, old)?;
+    node_restriction::admit(context, resource, Operation::Update, new, old)?;
     let strategy = kinds::strategy(resource);
     let mut causes = Causes::default();
     metadata::validate(resource, &|name| strategy.name_problems(name), new, &mut causes);
     metadata::validate_update(new, old, &mut causes);
+    let subresource = context.subresource;
     let is_main = matches!(subresource, "" | "scale");
     let validate = |value: &Value| {
         let mut causes = Causes::default();
         match subresource {
             "status" | "approval" => strategy.validate_status(value, old, &mut causes),
             _ if is_main => strategy.validate(context, value, &mut causes),
-            _ => strategy.validate_subresource(context, subresource, value, old, &mut causes),
+            _ => strategy.validate_subresource(context, value, old, &mut causes),
         }
         causes
     };
@@ -70,7 +64,7 @@ pub(super) fn admit(
     {
         limit_range::check(context, resource, new)?;
     }
-    strategy.authorize_update(context, subresource, new, old)?;
+    strategy.authorize_update(context, new, old)?;
     strategy.authorize(context, new)?;
     warnings.extend(strategy.update_warnings(context, new, old));
     Ok(())

@@ -44,6 +44,8 @@ pub struct Context<'a> {
     pub taints_new_nodes: bool,
     /// The version of the API in which the user wrote the object.
     pub version: &'a str,
+    /// What of the object is written; empty for the object itself.
+    pub subresource: &'a str,
     /// The pod that is created, as it is admitted: it is read once for all that looks at it from then on.
     pub admitted: Option<&'a OnceLock<Pod>>,
 }
@@ -56,8 +58,8 @@ pub trait Strategy: Sync {
     /// Completes a new object after its defaults: initial status, allocated addresses.
     fn prepare_create(&self, _context: &Context<'_>, _value: &mut Value) {}
 
-    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, _old: &Value) {
-        if matches!(subresource, "" | "scale") {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, _old: &Value) {
+        if matches!(context.subresource, "" | "scale") {
             self.default(new);
         }
     }
@@ -75,14 +77,7 @@ pub trait Strategy: Sync {
     /// Validates an object whose status the subresource `status` sets.
     fn validate_status(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
-    fn validate_subresource(
-        &self,
-        _context: &Context<'_>,
-        _subresource: &str,
-        _new: &Value,
-        _old: &Value,
-        _causes: &mut Causes,
-    ) {
+    fn validate_subresource(&self, _context: &Context<'_>, _new: &Value, _old: &Value, _causes: &mut Causes) {
     }
 
     /// Warns of fields that this server stores and ignores.
@@ -102,13 +97,7 @@ pub trait Strategy: Sync {
         Ok(())
     }
 
-    fn authorize_update(
-        &self,
-        _context: &Context<'_>,
-        _subresource: &str,
-        _new: &Value,
-        _old: &Value,
-    ) -> ApiResult {
+    fn authorize_update(&self, _context: &Context<'_>, _new: &Value, _old: &Value) -> ApiResult {
         Ok(())
     }
 

@@ -37,8 +37,8 @@ impl Strategy for CertificateSigningRequest {
     }
 
     /// The subresource `status` keeps the conditions that `approval` sets.
-    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        if subresource != "status" {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        if context.subresource != "status" {
             return;
         }
         for decision in DECISIONS {
@@ -93,14 +93,8 @@ impl Strategy for CertificateSigningRequest {
 
     /// Approving and signing need a permission for the signer, as the admission plugins CertificateApproval and
     /// CertificateSigning demand.
-    fn authorize_update(
-        &self,
-        context: &Context<'_>,
-        subresource: &str,
-        new: &Value,
-        old: &Value,
-    ) -> ApiResult {
-        if subresource == "status" {
+    fn authorize_update(&self, context: &Context<'_>, new: &Value, old: &Value) -> ApiResult {
+        if context.subresource == "status" {
             let mut causes = Causes::default();
             for decision in DECISIONS {
                 if conditions(new, decision).count() > conditions(old, decision).count() {
@@ -111,7 +105,7 @@ impl Strategy for CertificateSigningRequest {
             causes.refuse(&CERTIFICATE_SIGNING_REQUESTS, new)?;
         }
         let changes = |field: &str| new["status"][field] != old["status"][field];
-        let verb = match subresource {
+        let verb = match context.subresource {
             "approval" => "approve",
             "status" if changes("certificate") || changes("conditions") => "sign",
             _ => return Ok(()),

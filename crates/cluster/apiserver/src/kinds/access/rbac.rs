@@ -26,13 +26,7 @@ impl Strategy for Role {
     }
 
     /// What aggregates permissions may stop doing so only by a user who may set it up.
-    fn authorize_update(
-        &self,
-        context: &Context<'_>,
-        _subresource: &str,
-        _new: &Value,
-        old: &Value,
-    ) -> ApiResult {
+    fn authorize_update(&self, context: &Context<'_>, _new: &Value, old: &Value) -> ApiResult {
         if old["aggregationRule"].is_null() { Ok(()) } else { self.authorize(context, old) }
     }
 

@@ -14,7 +14,7 @@ impl Strategy for Custom {
         default_by(&schema.openapi, value);
     }
 
-    fn prepare_update(&self, _context: &Context<'_>, _subresource: &str, new: &mut Value, _old: &Value) {
+    fn prepare_update(&self, _context: &Context<'_>, new: &mut Value, _old: &Value) {
         self.default(new);
     }
 

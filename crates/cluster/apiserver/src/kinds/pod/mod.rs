@@ -59,8 +59,8 @@ impl Strategy for Pod {
         }
     }
 
-    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        update::prepare_update(context, subresource, new, old);
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        update::prepare_update(context, new, old);
     }
 
     fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
@@ -87,14 +87,8 @@ impl Strategy for Pod {
     }
 
     /// By any subresource: those that do not write annotations have kept them.
-    fn authorize_update(
-        &self,
-        context: &Context<'_>,
-        subresource: &str,
-        new: &Value,
-        old: &Value,
-    ) -> ApiResult {
-        if subresource == "resize" {
+    fn authorize_update(&self, context: &Context<'_>, new: &Value, old: &Value) -> ApiResult {
+        if context.subresource == "resize" {
             resize::authorize(context, new, old)?;
         }
         if new["metadata"]["annotations"] == old["metadata"]["annotations"] {
@@ -109,15 +103,8 @@ impl Strategy for Pod {
         causes.refuse(&PODS, new)
     }
 
-    fn validate_subresource(
-        &self,
-        context: &Context<'_>,
-        subresource: &str,
-        new: &Value,
-        old: &Value,
-        causes: &mut Causes,
-    ) {
-        match subresource {
+    fn validate_subresource(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
+        match context.subresource {
             "resize" => resize::validate(context, new, old, causes),
             "ephemeralcontainers" => ephemeral::validate(new, old, causes),
             _ => {}

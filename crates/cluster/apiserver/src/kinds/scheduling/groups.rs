@@ -330,8 +330,8 @@ impl Strategy for Group {
     }
 
     /// A change that leaves out the priority keeps it, as the plugin `Priority` does.
-    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        if subresource.is_empty() {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        if context.subresource.is_empty() {
             self.default(new);
             let (priority, spec) = (&old["spec"]["priority"], new["spec"].as_object_mut());
             if let Some(spec) = spec.filter(|_| !priority.is_null()) {
@@ -409,10 +409,10 @@ impl Strategy for Workload {
         }
     }
 
-    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
         remove_gated(context.feature_gates, &mut new["spec"], &old["spec"]);
         if is_old(context) {
-            WORKLOAD.prepare_update(context, subresource, new, old);
+            WORKLOAD.prepare_update(context, new, old);
         }
     }
 

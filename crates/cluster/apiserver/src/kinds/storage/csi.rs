@@ -9,7 +9,7 @@ use crate::strategy::metadata::count_generation;
 pub struct CsiDriver;
 
 impl Strategy for CsiDriver {
-    fn prepare_update(&self, _context: &Context<'_>, _subresource: &str, new: &mut Value, old: &Value) {
+    fn prepare_update(&self, _context: &Context<'_>, new: &mut Value, old: &Value) {
         self.default(new);
         count_generation(new, old);
     }

@@ -57,8 +57,8 @@ impl Strategy for Claim {
     }
 
     /// A status that loses devices of the allocation loses what drivers report about them.
-    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        match subresource {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        match context.subresource {
             "status" => status::drop_deallocated(&mut new["status"], &old["status"]),
             _ => self.default(new),
         }
@@ -97,14 +97,8 @@ impl Strategy for Claim {
         self.validate_new(context, resource, value, warnings)
     }
 
-    fn authorize_update(
-        &self,
-        context: &Context<'_>,
-        subresource: &str,
-        new: &Value,
-        old: &Value,
-    ) -> ApiResult {
-        if subresource != "status" {
+    fn authorize_update(&self, context: &Context<'_>, new: &Value, old: &Value) -> ApiResult {
+        if context.subresource != "status" {
             return Ok(());
         }
         let admin_access = |claim: &Value| {
