@@ -31,7 +31,6 @@ pub trait Admission: Send + Sync {
         is_subresource || subresource.is_empty() && matches!(resource, "pods" | "nodes" | "bindings")
     }
 
-    /// Adds metrics to those of the server.
     fn register_metrics(&self, registry: &mut Registry) {
         let _ = registry;
     }

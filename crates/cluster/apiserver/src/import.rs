@@ -20,15 +20,12 @@ use crate::strategy::metadata::{add_finalizer, now};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// An object has no name.
     #[error("object {index} of the import ({kind}) has no metadata.name")]
     NoName {
-        /// Its index.
         index: usize,
         /// Its kind; may be empty.
         kind: String,
     },
-    /// A field has the wrong type.
     #[error("{kind} {name:?}: {source}: correct or remove it")]
     Decode { kind: String, name: String, source: berth_schema::DecodeError },
     #[error("{kind} {name:?}: {source}")]
@@ -168,7 +165,7 @@ async fn put(
         }
     }
     if is_written_by_hand(&value) {
-        lifecycle::complete_written(&api.context(&User::admin(), resource.version), resource, &mut value);
+        lifecycle::complete_written(&api.context(&User::admin(), resource.version, ""), resource, &mut value);
     }
     if let Some(metadata) = object(&mut value, "metadata") {
         default(metadata, "creationTimestamp", now());

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
-use crate::request::Status;
+use crate::request::{ApiResult, Status};
 use crate::store::{Change, EventType, Filter, Object, Store, Write, WriteError, key};
 
 const ATTEMPTS: usize = 64;
@@ -27,7 +27,6 @@ const ATTEMPTS: usize = 64;
 const SETTLE: Duration = Duration::from_millis(50);
 /// How often all quotas are counted again; kube-controller-manager's `--resource-quota-sync-period`.
 const RECOUNT: Duration = Duration::from_secs(300);
-/// Changes read at once.
 const EVENTS_AT_ONCE: usize = 1000;
 
 /// What is charged for an object that is about to be written.
@@ -42,7 +41,6 @@ pub struct Quotas {
     locks: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-/// A quota and what it bounds.
 struct Quota {
     object: Arc<Object>,
     value: Arc<Value>,
@@ -152,7 +150,7 @@ impl Quotas {
         old: Option<&Value>,
         admitted: Option<&Pod>,
         dry_run: bool,
-    ) -> Result<Option<Charge>, Box<Status>> {
+    ) -> ApiResult<Option<Charge>> {
         let changes_usage = USING.contains(&resource);
         if !resource.namespaced
             || self.store.count(&RESOURCE_QUOTAS) == 0

@@ -29,7 +29,6 @@ pub(crate) struct Api {
     gates: FeatureGates,
 }
 
-/// The precondition of a status write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precondition {
     /// Same uid. For a status computed from scratch each time by one controller, which syncs again
@@ -39,7 +38,6 @@ pub(crate) enum Precondition {
     Version,
 }
 
-/// How dependents of a deleted object are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -59,7 +57,6 @@ pub(crate) struct DeleteOptions<'a> {
 }
 
 impl DeleteOptions<'_> {
-    /// Deletes only the object with this uid.
     pub(crate) fn of_uid(uid: &str) -> DeleteOptions<'_> {
         DeleteOptions { uid: Some(uid), ..DeleteOptions::default() }
     }
@@ -103,7 +100,6 @@ impl Api {
         }
     }
 
-    /// Creates an object from its JSON text.
     pub(crate) async fn create(
         &self,
         kind: &'static Resource,

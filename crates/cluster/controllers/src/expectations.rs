@@ -15,7 +15,6 @@ use super::queue::Queue;
 /// After this time the controller trusts the cache even if changes are missing.
 const LOST_AFTER: Duration = Duration::from_secs(300);
 
-/// Expected creations and deletions by owner.
 pub(crate) struct Expectations {
     owners: Mutex<HashMap<NamespacedName, Expected>>,
     lost_after: Duration,

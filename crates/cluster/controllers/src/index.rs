@@ -40,7 +40,6 @@ impl Index {
     }
 }
 
-/// Indexes objects by their metadata only.
 pub(crate) fn by_metadata<T: HasMetadata>(object: &T, add: &mut dyn FnMut(Index)) {
     Index::of_metadata(object.meta(), add);
 }

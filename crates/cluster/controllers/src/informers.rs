@@ -13,7 +13,6 @@ use super::view::*;
 /// Initial backoff of a watch. Controllers react to each other's changes, so it is short.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 
-/// An informer of a resource in all namespaces.
 pub(crate) fn informer<T: HasMetadata>(
     kind: &'static Resource,
     indexer: Indexer<T, Index>,

@@ -65,7 +65,6 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, informers: &mut Informers) -> Self {
         let caches = informers.caches();
         let controller = Namespaces { api: api.clone(), caches, queue: Arc::default() };

@@ -25,7 +25,6 @@ pub(crate) struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    /// The owner reference of its dependents.
     pub(crate) fn reference(&self) -> OwnerReference {
         OwnerReference {
             api_version: self.kind.api_version().to_owned(),
@@ -38,7 +37,6 @@ impl Owner<'_> {
     }
 }
 
-/// The change of an object's owner reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
     Keep,

@@ -22,7 +22,6 @@ pub(crate) struct PodGroupProtection {
 }
 
 impl PodGroupProtection {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, informers: &mut Informers) -> Self {
         let controller =
             PodGroupProtection { api: api.clone(), caches: informers.caches(), queue: Arc::default() };

@@ -104,7 +104,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.add_after(key, retry_delay(failures));
     }
 
-    /// Resets the failure count of a key.
     pub(crate) fn forget(&self, key: &K) {
         self.lock().failures.remove(key);
     }
@@ -255,7 +254,6 @@ pub(crate) fn until(at: Timestamp, now: Timestamp) -> Duration {
     left + Duration::from_millis(50)
 }
 
-/// Syncs the object of a key.
 type SyncFn<'a, K> = dyn Fn(K) -> BoxFuture<'a, Result<Next, CallError>> + Send + Sync + 'a;
 
 /// Runs `sync` on the queue's keys with this many workers until `stop`.

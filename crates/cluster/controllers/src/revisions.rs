@@ -16,7 +16,6 @@ use super::template::{same_template, template_hash};
 use super::view::{ControllerRevision, Pod, WorkloadSelector};
 use berth_client::call::CallError;
 
-/// Label of a pod with its revision.
 pub(crate) const REVISION_LABEL: &str = "controller-revision-hash";
 
 /// Maximum names tried in one sync when hashes collide.

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 
-/// Counts of nodes and pods by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Nodes of this agent, including stopped ones and those not yet registered.
@@ -53,12 +52,10 @@ pub(crate) enum Power {
     On,
 }
 
-/// Why a node was not stopped or started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     #[error("node {node:?} is not one of the simulated nodes, or has been deleted")]
     UnknownNode { node: String },
-    /// The agent does not run.
     #[error("the simulated nodes are not running")]
     NotRunning,
 }

@@ -19,7 +19,6 @@ pub(crate) struct PodEvents {
     records_normal_events: bool,
 }
 
-/// Identifies a pod in events.
 pub(crate) struct PodRef<'a> {
     pub(crate) key: &'a NamespacedName,
     pub(crate) uid: &'a str,
@@ -56,7 +55,6 @@ impl PodEvents {
         PodEvents { recorder: EventRecorder::start(client, options, stop), records_normal_events }
     }
 
-    /// Records that a node rejected the pod.
     pub(crate) fn rejected(&self, pod: PodRef<'_>, rejection: &Rejection) {
         // Event reasons are a small fixed set, because users filter by them.
         const REASONS: [&str; 13] = [

@@ -38,7 +38,6 @@ pub use self::options::{Adopt, Heartbeat, KubeletOptions, NodeCredentials, PodTi
 pub use self::pod::annotation;
 use self::request::Caller;
 
-/// Capacity of the agent's command channel.
 const MAX_COMMANDS: usize = 64;
 
 pub struct Kubelet {

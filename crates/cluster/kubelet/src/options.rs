@@ -76,7 +76,6 @@ pub enum Adopt {
     },
 }
 
-/// Returns a node's bearer token by its name.
 pub type TokenOf = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// How a request gets the identity of a node: user `system:node:NAME`, group `system:nodes`.

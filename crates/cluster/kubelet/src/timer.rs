@@ -22,7 +22,6 @@ impl<T> Timers<T> {
         self.items.insert((due, self.n_added), item);
     }
 
-    /// When the first item is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.items.first_key_value().map(|((due, _), _)| *due)
     }

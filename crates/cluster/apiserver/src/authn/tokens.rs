@@ -28,16 +28,13 @@ pub struct Identity {
 /// The subject of a service account's token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// Namespace of the account.
     pub namespace: String,
-    /// Name of the account.
     pub name: String,
     /// Uid of the account: no other of the same name is meant.
     pub uid: String,
     /// When the token was made and when it expires, in seconds since 1970.
     pub issued: u64,
     pub expires: u64,
-    /// Who accepts the token.
     pub audiences: Vec<String>,
     /// The object with which the token becomes invalid.
     pub bound: Option<Bound>,
@@ -47,7 +44,6 @@ pub struct Claims {
     pub id: String,
 }
 
-/// An object that a token is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// `Pod`, `Secret` or `Node`.
@@ -117,14 +113,12 @@ impl Claims {
 pub struct Tokens {
     key: hmac::Key,
     signer: Ed25519KeyPair,
-    /// Names the signer in the tokens.
     key_id: String,
     admin: Arc<User>,
     admin_token: String,
 }
 
 impl Tokens {
-    /// Tokens derived from a secret.
     pub fn new(secret: &[u8; 32]) -> Tokens {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let admin_token = signed(&key, "admin", "");

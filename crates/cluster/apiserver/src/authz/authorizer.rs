@@ -13,7 +13,6 @@ use super::rules::{Rules, rules_for};
 use crate::request::{Attributes, User, refusal};
 use crate::store::{Object, Store};
 
-/// Authorizes requests by the objects of a store.
 pub struct Authorizer {
     store: Store,
     /// The last versions of roles and bindings.
@@ -80,7 +79,6 @@ impl Authorizer {
         self.grants().rules_of(role)
     }
 
-    /// The permissions of a user in a namespace.
     pub fn rules_of(&self, user: &User, namespace: &str) -> Rules {
         rules_for(user, &self.held(user, namespace))
     }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::role::Role;
 use crate::request::{AUTHENTICATED, Attributes, MASTERS, User};
 
-/// Permissions of all authenticated users.
 pub const EVERYONE_RULES: RuleTable = &[
     (&["create"], "authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
     (&["create"], "authentication.k8s.io", &["selfsubjectreviews"]),
@@ -17,7 +16,6 @@ pub const EVERYONE_RULES: RuleTable = &[
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version"];
 const DISCOVERY_PATHS: &[&str] = &["/", "/.well-known", "/api", "/apis", "/openapi", "/openid"];
 
-/// Whether a user has a built-in permission.
 pub fn is_allowed(user: &User, what: &Attributes<'_>) -> bool {
     roles(user).any(|role| role.allows(what))
 }
@@ -50,7 +48,6 @@ pub fn listed((verbs, group, resources): &(&[&str], &str, &[&str])) -> Value {
 /// Rules as `(verbs, group, resources)`.
 pub type RuleTable = &'static [(&'static [&'static str], &'static str, &'static [&'static str])];
 
-/// Whether a rule allows the action.
 pub fn is_listed(rules: RuleTable, what: &Attributes<'_>) -> bool {
     let full = if what.subresource.is_empty() {
         what.resource.to_owned()

@@ -50,14 +50,12 @@ struct StoredRole {
 }
 
 impl StoredRole {
-    /// The roles whose rules it has.
     fn parts(&self) -> impl Iterator<Item = (&Arc<Object>, &Arc<Role>)> {
         let own = self.role.aggregates.is_none().then_some((&self.object, &self.role));
         own.into_iter().chain(self.parts.iter().map(|(object, role)| (object, role)))
     }
 }
 
-/// A binding as requests read it.
 #[derive(Debug)]
 pub struct Binding {
     role: Option<Arc<NamespacedName>>,
@@ -216,7 +214,6 @@ impl Grants {
         names.filter_map(|name| self.roles.get(&**name))
     }
 
-    /// Whether a role grants a user a permission.
     pub fn allow(&self, user: &User, what: &Attributes<'_>) -> bool {
         let namespace = Some(what.namespace).filter(|name| !name.is_empty() && !what.resource.is_empty());
         let allows = |stored: &StoredRole| stored.parts().any(|(_, role)| role.allows(what));

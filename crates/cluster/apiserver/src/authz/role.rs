@@ -67,7 +67,6 @@ impl Compiled for Role {
 }
 
 impl Role {
-    /// A role with rules.
     pub fn of(rules: &[Value]) -> Role {
         let mut role = Role { n_words: rules.len().div_ceil(64), ..Role::default() };
         for (number, rule) in rules.iter().enumerate() {
@@ -89,12 +88,10 @@ impl Role {
         role
     }
 
-    /// The rules for a verb.
     pub fn verb(&self, verb: &str) -> RuleSet {
         self.verbs.any(&["*", verb])
     }
 
-    /// The rules for an API group.
     pub fn group(&self, group: &str) -> RuleSet {
         self.groups.any(&["*", group])
     }
@@ -107,7 +104,6 @@ impl Role {
         }
     }
 
-    /// The rules for the object of a name.
     pub fn name(&self, name: &str) -> RuleSet {
         self.nameless.union(&self.names.any(&[name]))
     }
@@ -117,7 +113,6 @@ impl Role {
         self.nameless.clone()
     }
 
-    /// The rules for a path.
     pub fn path(&self, path: &str) -> RuleSet {
         let mut found = self.paths.any(&[path]);
         // Each step leads to the next shorter text that can be a prefix of the path.

@@ -23,7 +23,6 @@ impl RuleSet {
         self.0.extend(other.0.iter().map(|(place, bits)| (place + n_words as u32, *bits)));
     }
 
-    /// What is in one of two sets.
     pub fn union(&self, other: &RuleSet) -> RuleSet {
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut all = SmallVec::new();

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 
 use super::served::Served;
 
-/// The version of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiscoveryForm {
     V2,

@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use served::Served;
 
-/// A finished answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     pub content_type: &'static str,
@@ -62,7 +61,6 @@ fn aggregated_document(form: aggregated::DiscoveryForm, core: bool, all: Served<
 }
 
 impl Document {
-    /// A document of type `application/json`.
     pub fn json(body: Bytes) -> Document {
         Document { content_type: JSON, body }
     }

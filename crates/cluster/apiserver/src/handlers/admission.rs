@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::convert;
 use crate::admission::{Admission, Phase};
-use crate::request::{ApiRequest, RequestInfo, Status, User};
+use crate::request::{ApiRequest, ApiResult, RequestInfo, Status, User};
 use crate::store::{Derived, Filter, Store, key};
 use crate::webhook::{AdmissionAttributes, Denied, Hook, Operation, ServedForm, Webhooks, local};
 
@@ -50,7 +50,6 @@ fn resolve(store: &Store, namespace: &str, name: &str, port: u16) -> Result<Stri
     Err(format!("no endpoints available for service {name:?}"))
 }
 
-/// The request that is reviewed.
 pub struct Asked<'a> {
     pub target: &'a RequestInfo,
     pub user: &'a User,
@@ -148,7 +147,7 @@ impl AdmissionChain {
         dry_run: bool,
         sent: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let asked = Asked { target: &request.info, user: &request.user, dry_run };
         self.mutate(&asked, None, Some(sent), warnings).await?;
         self.validate(&asked, None, Some(sent), warnings).await
@@ -162,7 +161,7 @@ impl AdmissionChain {
         old: Option<&Value>,
         object: Option<&mut Value>,
         warnings: &mut Vec<String>,
-    ) -> Result<bool, Box<Status>> {
+    ) -> ApiResult<bool> {
         let named = object.as_deref().or(old).map(key).unwrap_or_default();
         let named = (named.0.to_owned(), named.1.to_owned());
         let Some(mut review) =
@@ -206,7 +205,7 @@ impl AdmissionChain {
         old: Option<&Value>,
         object: Option<&Value>,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let named = object.or(old).map(key).unwrap_or_default();
         let Some(mut review) = self.review(asked, Phase::Validating, old, object, named) else {
             return Ok(());

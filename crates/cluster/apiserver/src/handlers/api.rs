@@ -33,9 +33,18 @@ pub struct Api {
 
 impl Api {
     /// The circumstances of a user's request that names a version of the API.
-    pub fn context<'a>(&'a self, user: &'a User, version: &'a str) -> Context<'a> {
+    pub fn context<'a>(&'a self, user: &'a User, version: &'a str, subresource: &'a str) -> Context<'a> {
         let Api { extensions, feature_gates, taints_new_nodes, .. } = *self;
-        Context { lookup: self, user, extensions, feature_gates, taints_new_nodes, version, admitted: None }
+        Context {
+            lookup: self,
+            user,
+            extensions,
+            feature_gates,
+            taints_new_nodes,
+            version,
+            subresource,
+            admitted: None,
+        }
     }
 }
 

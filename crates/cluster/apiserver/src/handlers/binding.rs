@@ -13,17 +13,16 @@ use super::decode;
 use super::options::WriteOptions;
 use super::reply::Reply;
 use crate::lifecycle;
-use crate::request::{ApiRequest, Reason, Status};
+use crate::request::{ApiRequest, ApiResult, Reason, Status};
 use crate::store::{Change, Json, Write, WriteError};
 use crate::strategy::fields::{is_empty, text};
 use crate::strategy::{add_labels, add_topology_labels, now};
 
 const ATTEMPTS: usize = 64;
-/// The answer to a binding.
 const BOUND: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
 
 /// Answers the creation of a `Binding`, under the pod or beside it.
-pub async fn bind(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
+pub async fn bind(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> ApiResult<Reply> {
     let WriteOptions { dry_run, validation, .. } = WriteOptions::read(request)?;
     let mut binding = decode::object(request, validation, warnings)?;
     add_topology_labels(api, &text(&binding, "/target/name").to_owned(), &mut binding);
@@ -50,9 +49,9 @@ pub async fn bind(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -
         set_node(&mut pod, &binding, &node)
             .map_err(|why| Status::conflict_on("pods/binding", "", &name, &why))?;
         if !is_empty(&binding["metadata"]["annotations"]) {
-            let context = api.context(&request.user, pods.version);
+            let context = api.context(&request.user, pods.version, "binding");
             let (mut new, old) = (pod.value().into_owned(), current.value());
-            lifecycle::admit(&context, pods, "binding", &mut new, Some(&old), warnings)?;
+            lifecycle::admit(&context, pods, &mut new, Some(&old), warnings)?;
         }
         let change = Change::Update { expected: current.revision };
         let written = match dry_run {
@@ -72,7 +71,7 @@ pub async fn bind(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -
 
 /// The node of a binding. Problems of it are no status of the API: kube-apiserver answers them as internal errors, with nothing
 /// but their text.
-fn target(binding: &Value) -> Result<String, Box<Status>> {
+fn target(binding: &Value) -> ApiResult<String> {
     let target = &binding["target"];
     let (kind, node) = (text(target, "/kind"), text(target, "/name"));
     let mut problems = Vec::new();

@@ -17,7 +17,6 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const COMPRESSED_FROM: usize = 128 * 1024;
 /// kube-apiserver's: the fastest.
 const COMPRESSION_LEVEL: u32 = 1;
-/// About the memory of an encoder.
 const ENCODER_BYTES: usize = 300 * 1024;
 
 pub enum Body {

@@ -11,7 +11,7 @@ use super::convert;
 use super::decode::{self, APPLY, check_fields, check_name, is_apply, media_type};
 use super::options::{WriteOptions, delete_options};
 use super::strict_json::{self, Parsed};
-use crate::request::{ApiRequest, Cause, CauseType, DeleteOptions, Reason, Status, Verb};
+use crate::request::{ApiRequest, ApiResult, Cause, CauseType, DeleteOptions, Reason, Status, Verb};
 use crate::strategy;
 
 const CUSTOM_PATCH_TYPES: &[&str] = &["application/json-patch+json", "application/merge-patch+json", APPLY];
@@ -38,7 +38,7 @@ impl Content {
         request: &ApiRequest,
         options: &WriteOptions,
         warnings: &mut Vec<String>,
-    ) -> Result<Content, Box<Status>> {
+    ) -> ApiResult<Content> {
         match request.info.verb {
             Verb::Delete | Verb::DeleteCollection => delete_options(request).map(Content::Deletion),
             Verb::Patch if is_apply(request) => decode::applied_object(request).map(Content::Applied),
@@ -53,7 +53,7 @@ impl Content {
     }
 }
 
-fn patch_type(request: &ApiRequest) -> Result<PatchType, Box<Status>> {
+fn patch_type(request: &ApiRequest) -> ApiResult<PatchType> {
     let is_custom = request.info.resource.custom.is_some();
     match media_type(request) {
         "application/json-patch+json" => Ok(PatchType::Json),
@@ -71,7 +71,7 @@ pub fn patched(
     (patch_type, Parsed { value: patch, duplicates }): (PatchType, &Parsed),
     shown: &Value,
     warnings: &mut Vec<String>,
-) -> Result<Value, Box<Status>> {
+) -> ApiResult<Value> {
     let (group, version, kind) = request.info.sent_kind();
     let patched = match (patch_type, type_of(group, version, kind)) {
         (PatchType::Json, _) => patch::json::apply(shown, patch),
@@ -104,7 +104,6 @@ fn ignored(resource: &Resource, subresource: &str) -> &'static [&'static str] {
     }
 }
 
-/// Changes an object as its manager does now.
 fn as_actor<T>(
     resource: &Resource,
     subresource: &str,
@@ -140,7 +139,7 @@ pub fn applied(
     options: &WriteOptions,
     current: Option<&Value>,
     sent: Value,
-) -> Result<Value, Box<Status>> {
+) -> ApiResult<Value> {
     let WriteOptions { manager, force, .. } = options;
     let Some(ty) = resource.ty() else { return Err(Status::method_not_allowed()) };
     let applied = as_actor(resource, subresource, manager, |actor| apply(&ty, current, sent, actor, *force));
@@ -165,7 +164,7 @@ pub fn patched_object(
     patch: (PatchType, &Parsed),
     old: &Value,
     warnings: &mut Vec<String>,
-) -> Result<Value, Box<Status>> {
+) -> ApiResult<Value> {
     let resource = request.info.resource;
     let shown = convert::shown_value(resource, old.clone());
     patched(request, options, patch, &shown, warnings).map(|value| convert::stored_value(resource, value))

@@ -25,7 +25,6 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// Whether objects are served in their stored form.
 pub fn is_stored_form(resource: &Resource) -> bool {
     resource.storage == Storage::Own && resource.custom.is_none_or(|custom| !custom.several)
 }
@@ -120,7 +119,6 @@ fn in_version(resource: &Resource, mut value: Value) -> Value {
     value
 }
 
-/// An object in its stored form.
 pub fn stored_value(resource: &'static Resource, value: Value) -> Value {
     if let (Some(_), Some(stored)) = (resource.custom, resource.stored()) {
         return in_version(stored, value);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::convert;
 use super::options::FieldValidation;
 use super::strict_json::{self, Parsed};
-use crate::request::{ApiRequest, Cause, Reason, Status, Verb, note_conversion};
+use crate::request::{ApiRequest, ApiResult, Cause, Reason, Status, Verb, note_conversion};
 use crate::strategy::{fields, metadata};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -27,7 +27,7 @@ pub fn object(
     request: &ApiRequest,
     validation: FieldValidation,
     warnings: &mut Vec<String>,
-) -> Result<Value, Box<Status>> {
+) -> ApiResult<Value> {
     let info = &request.info;
     let (_, _, kind) = info.sent_kind();
     let Parsed { mut value, duplicates } = parse_object(request, kind)?;
@@ -40,7 +40,7 @@ pub fn object(
 }
 
 /// The object of a server-side apply, in its stored form: only what it applies.
-pub fn applied_object(request: &ApiRequest) -> Result<Value, Box<Status>> {
+pub fn applied_object(request: &ApiRequest) -> ApiResult<Value> {
     let mut sent = parse_applied(&request.body)?;
     agree_with_path(request, &mut sent)?;
     let info = &request.info;
@@ -55,7 +55,7 @@ pub fn applied_object(request: &ApiRequest) -> Result<Value, Box<Status>> {
 ///
 /// # Errors
 /// The media type is another, or the text is malformed or not an object.
-pub fn parse_object(request: &ApiRequest, kind: &str) -> Result<Parsed, Box<Status>> {
+pub fn parse_object(request: &ApiRequest, kind: &str) -> ApiResult<Parsed> {
     note_conversion();
     let body = &request.body;
     let plain = |value: Value| Parsed { value, duplicates: Vec::new() };
@@ -104,7 +104,7 @@ fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Box<Status> {
 ///
 /// # Errors
 /// The text is malformed, or has not exactly one object.
-fn parse_applied(body: &Bytes) -> Result<Value, Box<Status>> {
+fn parse_applied(body: &Bytes) -> ApiResult<Value> {
     let json = serde_json::from_slice::<Value>(body).ok().filter(Value::is_object);
     if let Some(sent) =
         json.as_ref().filter(|sent| !sent["kind"].is_string() || !sent["apiVersion"].is_string())
@@ -122,7 +122,7 @@ fn parse_applied(body: &Bytes) -> Result<Value, Box<Status>> {
     }
 }
 
-fn parse_yaml(body: &Bytes) -> Result<Value, Box<Status>> {
+fn parse_yaml(body: &Bytes) -> ApiResult<Value> {
     let malformed = |error: &dyn std::fmt::Display| {
         Status::bad_request(format!("the object provided is not valid YAML: {error}"))
     };
@@ -168,7 +168,7 @@ fn cannot_be_handled(kind: &str, version: &str, why: &str) -> Box<Status> {
 }
 
 /// A custom object names its kind and version.
-fn check_custom(request: &ApiRequest, kind: &str, version: &str, value: &Value) -> Result<(), Box<Status>> {
+fn check_custom(request: &ApiRequest, kind: &str, version: &str, value: &Value) -> ApiResult {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     if text("kind").is_empty() {
         let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&request.body));
@@ -189,7 +189,7 @@ fn check_custom(request: &ApiRequest, kind: &str, version: &str, value: &Value) 
 }
 
 /// Checks that an object has the kind of the path's resource, and fills in fields from the path.
-fn agree_with_path(request: &ApiRequest, value: &mut Value) -> Result<(), Box<Status>> {
+fn agree_with_path(request: &ApiRequest, value: &mut Value) -> ApiResult {
     let info = &request.info;
     let (group, version, kind) = info.sent_kind();
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
@@ -255,13 +255,12 @@ pub fn media_type(request: &ApiRequest) -> &str {
     value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
-/// Whether the request is a server-side apply.
 pub fn is_apply(request: &ApiRequest) -> bool {
     request.info.verb == Verb::Patch && media_type(request) == APPLY
 }
 
 /// Checks that a patch leaves name and namespace as they are.
-pub fn check_name(request: &ApiRequest, metadata: &Value) -> Result<(), Box<Status>> {
+pub fn check_name(request: &ApiRequest, metadata: &Value) -> ApiResult {
     let info = &request.info;
     let refuse = |why: String| Err(Status::bad_request(why));
     match metadata["name"].as_str() {
@@ -297,7 +296,7 @@ pub fn check_fields(
     value: &mut Value,
     duplicates: &[String],
     warnings: &mut Vec<String>,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     let (group, version, kind) = request.info.sent_kind();
     let custom = request.info.resource.custom.filter(|_| request.info.resource.kind == kind);
     let schema = custom.map(Custom::schema);

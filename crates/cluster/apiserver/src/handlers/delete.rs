@@ -15,7 +15,7 @@ use super::reply::Reply;
 use super::write::{WriteRequest, Written};
 use super::{body, convert, read_options};
 use crate::lifecycle;
-use crate::request::{ApiRequest, DeleteOptions, Reason, RequestInfo, Status};
+use crate::request::{ApiRequest, ApiResult, DeleteOptions, Reason, RequestInfo, Status};
 use crate::store::Object;
 use crate::strategy::now;
 
@@ -61,7 +61,7 @@ pub async fn delete_collection(
     api: &Api,
     request: &ApiRequest,
     warnings: &mut Vec<String>,
-) -> Result<Reply, Box<Status>> {
+) -> ApiResult<Reply> {
     let mut write = WriteRequest::read(request, warnings)?;
     let info = &request.info;
     let filter = read_options::filter(&api.store, info, &request.query)?;
@@ -105,7 +105,7 @@ pub fn check_preconditions(
     current: &Object,
     old: &Value,
     options: &DeleteOptions,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     let uid = old["metadata"]["uid"].as_str().unwrap_or_default();
     let version = current.revision.to_string();
     let failed = |what: &str, wanted: &str, is: &str, why: &str| {

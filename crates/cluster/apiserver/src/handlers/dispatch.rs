@@ -5,13 +5,13 @@ use berth_schema::resource::{NODE_METRICS, POD_METRICS, Storage};
 use super::api::Api;
 use super::reply::Reply;
 use super::{binding, delete, eviction, list, log, metrics, object, review, scale, token, write};
-use crate::request::{ApiRequest, Status, Verb};
+use crate::request::{ApiRequest, ApiResult, Status, Verb};
 
 /// Answers a request for objects; watches are answered elsewhere.
 ///
 /// # Errors
 /// The request fails; the status gives the reason.
-pub async fn handle(api: &Api, request: ApiRequest) -> Result<Reply, Box<Status>> {
+pub async fn handle(api: &Api, request: ApiRequest) -> ApiResult<Reply> {
     let mut warnings = Vec::new();
     match answer(api, &request, &mut warnings).await {
         Ok(reply) => Ok(reply.with_warnings(warnings)),
@@ -19,7 +19,7 @@ pub async fn handle(api: &Api, request: ApiRequest) -> Result<Reply, Box<Status>
     }
 }
 
-async fn answer(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
+async fn answer(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> ApiResult<Reply> {
     let info = &request.info;
     if [&POD_METRICS, &NODE_METRICS].contains(&info.resource) {
         return metrics::metrics(api, request);

@@ -21,7 +21,7 @@ use super::reply::Reply;
 use super::write::WriteRequest;
 use crate::admission::Operation;
 use crate::lifecycle::restrict_node;
-use crate::request::{ApiRequest, CauseType, DeleteOptions, Reason, Status};
+use crate::request::{ApiRequest, ApiResult, CauseType, DeleteOptions, Reason, Status};
 use crate::store::{Change, Compiled, Filter, Labels, Object, Store, Write, WriteError};
 use crate::strategy::fields::{list, object};
 use crate::strategy::now;
@@ -33,12 +33,7 @@ const MAX_DISRUPTED: usize = 2000;
 const MAX_STEPS: u64 = 2_000_000;
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// Answers the creation of an `Eviction`.
-pub async fn evict(
-    api: &Api,
-    request: &ApiRequest,
-    warnings: &mut Vec<String>,
-) -> Result<Reply, Box<Status>> {
+pub async fn evict(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> ApiResult<Reply> {
     let info = &request.info;
     let write_options = WriteOptions::read(request)?;
     let dry_run = write_options.dry_run;
@@ -50,8 +45,8 @@ pub async fn evict(
     for _ in 0..ATTEMPTS {
         let current = find(api, info)?;
         let pod = current.value();
-        let context = api.context(&request.user, request.info.resource.version);
-        restrict_node(&context, info.resource, "eviction", Operation::Create, &pod, &Value::Null)?;
+        let context = api.context(&request.user, request.info.resource.version, "eviction");
+        restrict_node(&context, info.resource, Operation::Create, &pod, &Value::Null)?;
         let mut deletion = options.clone();
         if needs_budget(&pod) {
             match ask_budget(api, budgets, &current, &pod, options.dry_run).await? {
@@ -84,7 +79,6 @@ enum Budget {
     Allows,
     /// The pod does not count towards the budget.
     DoesNotMatter,
-    /// The budget changed during the check.
     Changed,
 }
 
@@ -105,7 +99,7 @@ async fn ask_budget(
     pod_object: &Object,
     pod: &Value,
     dry_run: bool,
-) -> Result<Budget, Box<Status>> {
+) -> ApiResult<Budget> {
     let Some(current) = budget_of(&api.store, pod_object)? else { return Ok(Budget::Allows) };
     let mut budget = current.value();
     let status = &budget["status"];
@@ -143,7 +137,7 @@ pub fn compile_budgets(store: &Store) {
 }
 
 /// The only budget that selects a pod.
-fn budget_of(store: &Store, pod: &Object) -> Result<Option<Arc<Object>>, Box<Status>> {
+fn budget_of(store: &Store, pod: &Object) -> ApiResult<Option<Arc<Object>>> {
     let namespace = pod.facts.namespace();
     let (_, budgets) = store.list(&POD_DISRUPTION_BUDGETS, &Filter::in_namespace(namespace));
     let work = WorkBudget::new(MAX_STEPS);
@@ -166,8 +160,7 @@ fn budget_of(store: &Store, pod: &Object) -> Result<Option<Arc<Object>>, Box<Sta
     Ok(found)
 }
 
-/// Whether a budget allows one more disruption.
-fn check(resource: &Resource, name: &str, budget: &Value) -> Result<(), Box<Status>> {
+fn check(resource: &Resource, name: &str, budget: &Value) -> ApiResult {
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
     let refuse = |message: String, retry_after: u32| {

@@ -13,7 +13,7 @@ use super::read_options::{filter, include_object, resource_version, too_large};
 use super::reply::Reply;
 use super::{body, convert};
 use crate::kinds;
-use crate::request::{ApiRequest, Cause, Form, Query, RequestInfo, Status, choose, wrong_form};
+use crate::request::{ApiRequest, ApiResult, Cause, Form, Query, RequestInfo, Status, choose, wrong_form};
 use crate::store::{Filter, Page, Position};
 use crate::table;
 
@@ -70,7 +70,7 @@ impl Continue {
     }
 
     /// Reads a token, for a list of a resource in a namespace.
-    fn decode(token: &str, info: &RequestInfo) -> Result<Continue, Box<Status>> {
+    fn decode(token: &str, info: &RequestInfo) -> ApiResult<Continue> {
         let read = || {
             let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok()?;
             let text: ContinueText = serde_json::from_slice(&bytes).ok()?;
@@ -118,7 +118,7 @@ fn too_old(token: Continue) -> Box<Status> {
     status
 }
 
-pub fn list(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn list(api: &Api, request: &ApiRequest) -> ApiResult<Reply> {
     let (info, query) = (&request.info, &request.query);
     let resource = info.resource;
     let form = choose(&request.headers)?;
@@ -167,7 +167,7 @@ fn page(
     query: &Query,
     filter: &Filter,
     form: Form,
-) -> Result<(Page, Option<Continue>), Box<Status>> {
+) -> ApiResult<(Page, Option<Continue>)> {
     let resource = stored(info)?;
     let limit = query.number("limit")?.filter(|limit| *limit > 0);
     let requested = resource_version(query)?;
@@ -231,7 +231,7 @@ fn page(
     Ok((page, next))
 }
 
-fn check_version_match(version_match: &str, requested: Option<u64>) -> Result<(), Box<Status>> {
+fn check_version_match(version_match: &str, requested: Option<u64>) -> ApiResult {
     let field = "resourceVersionMatch";
     let no_version = "resourceVersionMatch is forbidden unless resourceVersion is provided";
     let refuse = |causes| Err(Status::invalid_options("ListOptions", causes));

@@ -6,10 +6,9 @@ use serde_json::Value;
 use super::api::Api;
 use super::object::find;
 use super::reply::Reply;
-use crate::request::{ApiRequest, Status};
+use crate::request::{ApiRequest, ApiResult, Status};
 
-/// Answers the reading of a log.
-pub fn log(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn log(api: &Api, request: &ApiRequest) -> ApiResult<Reply> {
     let name = &request.info.name;
     let pod = find(api, &request.info)?.value();
     let containers: Vec<&str> = ["initContainers", "containers", "ephemeralContainers"]

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::api::Api;
 use super::read_options::filter;
 use super::reply::Reply;
-use crate::request::{ApiRequest, RequestInfo, Status, Verb};
+use crate::request::{ApiRequest, ApiResult, RequestInfo, Status, Verb};
 use crate::store::{Filter, Object};
 use crate::strategy::fields::{items, text};
 use crate::strategy::now;
@@ -22,7 +22,6 @@ use crate::strategy::now;
 /// Over what time the usage was measured: it is what the annotations say now.
 const WINDOW: &str = "1s";
 
-/// CPU and memory.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     cpu: Quantity,
@@ -54,8 +53,7 @@ impl Usage {
     }
 }
 
-/// Answers a request for metrics.
-pub fn metrics(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn metrics(api: &Api, request: &ApiRequest) -> ApiResult<Reply> {
     let info = &request.info;
     let resource = info.resource;
     let of_pods = *resource == POD_METRICS;

@@ -12,24 +12,22 @@ use super::convert;
 use super::read_options::{include_object, resource_version, too_large};
 use super::reply::Reply;
 use crate::kinds;
-use crate::request::{ApiRequest, Form, RequestInfo, Status, choose, wrong_form};
+use crate::request::{ApiRequest, ApiResult, Form, RequestInfo, Status, choose, wrong_form};
 use crate::store::Object;
 use crate::table;
 
 /// The resource in whose collection a request's objects are.
-pub fn stored(info: &RequestInfo) -> Result<&'static Resource, Box<Status>> {
+pub fn stored(info: &RequestInfo) -> ApiResult<&'static Resource> {
     info.resource.stored().ok_or_else(Status::method_not_allowed)
 }
 
-/// The object of a request.
-pub fn find(api: &Api, info: &RequestInfo) -> Result<Arc<Object>, Box<Status>> {
+pub fn find(api: &Api, info: &RequestInfo) -> ApiResult<Arc<Object>> {
     let resource = stored(info)?;
     let found = api.store.get(resource, &info.namespace, &info.name);
     found.ok_or_else(|| Status::not_found(info.resource, &info.name))
 }
 
-/// Answers the reading of an object.
-pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn get(api: &Api, request: &ApiRequest) -> ApiResult<Reply> {
     let current = api.store.revision();
     if let Some(requested) = resource_version(&request.query)?.filter(|requested| *requested > current) {
         return Err(too_large(requested, current));
@@ -39,7 +37,7 @@ pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
 }
 
 /// An object in the form the client accepts.
-pub fn answer_object(request: &ApiRequest, code: StatusCode, object: &Object) -> Result<Reply, Box<Status>> {
+pub fn answer_object(request: &ApiRequest, code: StatusCode, object: &Object) -> ApiResult<Reply> {
     let resource = request.info.resource;
     let bytes = match choose(&request.headers)? {
         Form::Plain => convert::shown(resource, object),

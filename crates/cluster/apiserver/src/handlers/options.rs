@@ -5,7 +5,9 @@ use http::header;
 use serde_json::Value;
 
 use super::decode::{is_apply, parse_object};
-use crate::request::{ApiRequest, Cause, CauseType, DeleteOptions, Query, Status, Verb, not_a_number};
+use crate::request::{
+    ApiRequest, ApiResult, Cause, CauseType, DeleteOptions, Query, Status, Verb, not_a_number,
+};
 
 /// What becomes of unknown and duplicate fields. Unknown ones are dropped in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub struct WriteOptions {
 impl WriteOptions {
     /// # Errors
     /// Options are invalid: the status names all of them.
-    pub fn read(request: &ApiRequest) -> Result<WriteOptions, Box<Status>> {
+    pub fn read(request: &ApiRequest) -> ApiResult<WriteOptions> {
         let ApiRequest { info, query, headers, .. } = request;
         let (mut causes, mut unsupported) = (Vec::new(), Vec::new());
         let dry_run = is_dry_run(query, &mut unsupported);
@@ -73,7 +75,7 @@ impl WriteOptions {
 }
 
 /// The further options of a deletion, from the body or the query; the body has precedence.
-pub fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>> {
+pub fn delete_options(request: &ApiRequest) -> ApiResult<DeleteOptions> {
     let query = &request.query;
     let mut options = DeleteOptions {
         grace_period_seconds: match query.get("gracePeriodSeconds") {
@@ -102,7 +104,7 @@ pub fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, Box<Status>
     }
 }
 
-fn refuse(kind: &str, causes: Vec<Cause>) -> Result<(), Box<Status>> {
+fn refuse(kind: &str, causes: Vec<Cause>) -> ApiResult {
     if causes.is_empty() { Ok(()) } else { Err(Status::invalid_options(kind, causes)) }
 }
 

@@ -1,6 +1,6 @@
 //! Options of the requests that read objects.
 
-use crate::request::{CauseType, Query, Reason, RequestInfo, Status, not_a_number};
+use crate::request::{ApiResult, CauseType, Query, Reason, RequestInfo, Status, not_a_number};
 use crate::store::{Filter, Store};
 use crate::table::IncludeObject;
 
@@ -10,7 +10,7 @@ const MAX_COMPARISONS: usize = 5_000_000;
 const FEW_REQUIREMENTS: usize = 16;
 
 /// The filter of a list or watch. A name in the path counts as a field selector.
-pub fn filter(store: &Store, info: &RequestInfo, query: &Query) -> Result<Filter, Box<Status>> {
+pub fn filter(store: &Store, info: &RequestInfo, query: &Query) -> ApiResult<Filter> {
     let namespace = Some(info.namespace.as_str()).filter(|n| !n.is_empty());
     let filter =
         Filter::parse(info.resource, namespace, query.get("labelSelector"), query.get("fieldSelector"))
@@ -29,7 +29,7 @@ pub fn filter(store: &Store, info: &RequestInfo, query: &Query) -> Result<Filter
 }
 
 /// Reads a resource version; `None` if there is none.
-pub fn resource_version(query: &Query) -> Result<Option<u64>, Box<Status>> {
+pub fn resource_version(query: &Query) -> ApiResult<Option<u64>> {
     match query.get("resourceVersion") {
         "" => Ok(None),
         text => text.parse().map(Some).map_err(|error| {
@@ -50,7 +50,7 @@ pub fn too_large(requested: u64, current: u64) -> Box<Status> {
 }
 
 /// The part of the object that table rows include.
-pub fn include_object(query: &Query) -> Result<IncludeObject, Box<Status>> {
+pub fn include_object(query: &Query) -> ApiResult<IncludeObject> {
     let value = query.get("includeObject");
     IncludeObject::parse(value).ok_or_else(|| {
         Status::bad_request(format!(

@@ -13,7 +13,6 @@ pub struct Reply {
     pub code: StatusCode,
     pub body: Body,
     pub content_type: &'static str,
-    /// Texts of the `Warning` headers.
     pub warnings: Vec<String>,
     /// `Retry-After` in seconds; 0 omits it.
     pub retry_after: u32,

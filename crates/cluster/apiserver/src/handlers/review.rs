@@ -12,10 +12,10 @@ use super::decode;
 use super::options::WriteOptions;
 use super::reply::Reply;
 use crate::authn::API_AUDIENCE;
-use crate::request::{ApiRequest, Attributes, Cause, Status, User};
+use crate::request::{ApiRequest, ApiResult, Attributes, Cause, Status, User};
 
 /// Makes the status of a review from its content.
-type Review = fn(&Api, &ApiRequest, &mut Value) -> Result<Value, Box<Status>>;
+type Review = fn(&Api, &ApiRequest, &mut Value) -> ApiResult<Value>;
 
 static REVIEWS: [(&Resource, Review); 6] = [
     (&SELF_SUBJECT_REVIEWS, |_, request, _| Ok(json!({"userInfo": request.user.info()}))),
@@ -29,8 +29,7 @@ static REVIEWS: [(&Resource, Review); 6] = [
     (&LOCAL_SUBJECT_ACCESS_REVIEWS, subject_access_status),
 ];
 
-/// Answers the creation of a review.
-pub fn review(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
+pub fn review(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> ApiResult<Reply> {
     let resource = request.info.resource;
     let options = WriteOptions::read(request)?;
     let mut review = decode::object(request, options.validation, warnings)?;
@@ -40,7 +39,7 @@ pub fn review(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Re
     Ok(Reply::value(StatusCode::CREATED, &review))
 }
 
-fn subject_access_status(api: &Api, request: &ApiRequest, spec: &mut Value) -> Result<Value, Box<Status>> {
+fn subject_access_status(api: &Api, request: &ApiRequest, spec: &mut Value) -> ApiResult<Value> {
     let resource = request.info.resource;
     let namespace = &spec["resourceAttributes"]["namespace"];
     if resource.namespaced && namespace.as_str().unwrap_or_default() != request.info.namespace {
@@ -61,7 +60,7 @@ fn invalid(causes: Vec<Cause>) -> Box<Status> {
 }
 
 /// What is asked, and of whom.
-fn check(spec: &Value, has_subject: bool) -> Result<(), Box<Status>> {
+fn check(spec: &Value, has_subject: bool) -> ApiResult {
     let mut causes = Vec::new();
     if spec["resourceAttributes"].is_object() == spec["nonResourceAttributes"].is_object() {
         let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
@@ -88,7 +87,7 @@ fn subject(spec: &Value) -> User {
     }
 }
 
-fn access_status(api: &Api, user: &User, spec: &Value) -> Result<Value, Box<Status>> {
+fn access_status(api: &Api, user: &User, spec: &Value) -> ApiResult<Value> {
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let what = Attributes {
         verb: text(if resource.is_object() { resource } else { path }, "verb"),
@@ -113,7 +112,7 @@ fn selected_node(requirements: &Value) -> &str {
     }
 }
 
-fn rules_status(api: &Api, user: &User, spec: &Value) -> Result<Value, Box<Status>> {
+fn rules_status(api: &Api, user: &User, spec: &Value) -> ApiResult<Value> {
     let namespace = text(spec, "namespace");
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
@@ -127,7 +126,7 @@ fn rules_status(api: &Api, user: &User, spec: &Value) -> Result<Value, Box<Statu
     Ok(status)
 }
 
-fn token_status(api: &Api, _request: &ApiRequest, spec: &mut Value) -> Result<Value, Box<Status>> {
+fn token_status(api: &Api, _request: &ApiRequest, spec: &mut Value) -> ApiResult<Value> {
     if text(spec, "token").is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }

@@ -7,16 +7,15 @@ use serde_json::{Map, Value, json};
 use super::api::Api;
 use super::object::find;
 use super::reply::Reply;
-use crate::request::{ApiRequest, Cause, Status};
+use crate::request::{ApiRequest, ApiResult, Cause, Status};
 use crate::store::Object;
 use crate::strategy::metadata::take;
 
-/// Answers the reading of a scale.
-pub fn get(api: &Api, request: &ApiRequest) -> Result<Reply, Box<Status>> {
+pub fn get(api: &Api, request: &ApiRequest) -> ApiResult<Reply> {
     answer(request.info.resource, &*find(api, &request.info)?)
 }
 
-pub fn answer(resource: &Resource, object: &Object) -> Result<Reply, Box<Status>> {
+pub fn answer(resource: &Resource, object: &Object) -> ApiResult<Reply> {
     Ok(Reply::value(StatusCode::OK, &Paths::of(resource).scale_of(&object.value())))
 }
 
@@ -43,7 +42,7 @@ impl Paths {
     }
 
     /// The object with the replicas of a scale, and the version that the scale names.
-    pub fn changed(&self, object: &Value, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
+    pub fn changed(&self, object: &Value, scale: &Value, name: &str) -> ApiResult<Value> {
         let mut new = self.with_replicas(object, scale, name)?;
         for field in ["resourceVersion", "uid"] {
             take(&mut new["metadata"], &scale["metadata"], field);
@@ -51,13 +50,13 @@ impl Paths {
         Ok(new)
     }
 
-    pub fn with_replicas(&self, object: &Value, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
+    pub fn with_replicas(&self, object: &Value, scale: &Value, name: &str) -> ApiResult<Value> {
         let mut new = object.clone();
         self.set(&mut new, replicas(scale, name)?)?;
         Ok(new)
     }
 
-    fn set(&self, object: &mut Value, replicas: i32) -> Result<(), Box<Status>> {
+    fn set(&self, object: &mut Value, replicas: i32) -> ApiResult {
         let mut place = object;
         for field in self.replicas.split('/').skip(1) {
             if !place.is_object() && !place.is_null() {
@@ -73,7 +72,7 @@ impl Paths {
     }
 
     /// Converts an applied scale into an apply of its object.
-    pub fn applied(&self, resource: &Resource, scale: &Value, name: &str) -> Result<Value, Box<Status>> {
+    pub fn applied(&self, resource: &Resource, scale: &Value, name: &str) -> ApiResult<Value> {
         let mut object = json!({
             "apiVersion": resource.api_version(),
             "kind": resource.kind,
@@ -109,7 +108,7 @@ impl Paths {
     }
 }
 
-fn replicas(scale: &Value, name: &str) -> Result<i32, Box<Status>> {
+fn replicas(scale: &Value, name: &str) -> ApiResult<i32> {
     let invalid = |value: &Value, why: &str| {
         Status::invalid_kind("autoscaling", "Scale", name, vec![Cause::invalid("spec.replicas", value, why)])
     };

@@ -64,7 +64,6 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Reads a value at a path.
 #[derive(Clone, Copy)]
 struct Reader<'p> {
     path: Option<&'p Path<'p>>,

@@ -15,7 +15,7 @@ use super::options::WriteOptions;
 use super::reply::Reply;
 use crate::authn::{API_AUDIENCE, Bound, Claims};
 use crate::lifecycle::restrict_node;
-use crate::request::{ApiRequest, Attributes, Cause, Status};
+use crate::request::{ApiRequest, ApiResult, Attributes, Cause, Status};
 
 /// The shortest lifetime of a token in seconds.
 const MIN_SECONDS: i64 = 600;
@@ -25,7 +25,7 @@ const DEFAULT_SECONDS: i64 = 3600;
 const MAX_SECONDS: i64 = 366 * 24 * 3600;
 
 /// Answers the creation of a `TokenRequest` for a service account.
-pub fn token(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Result<Reply, Box<Status>> {
+pub fn token(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> ApiResult<Reply> {
     let info = &request.info;
     let WriteOptions { dry_run, validation, .. } = WriteOptions::read(request)?;
     let mut sent = decode::object(request, validation, warnings)?;
@@ -33,8 +33,8 @@ pub fn token(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Res
         sent["spec"] = json!({});
     }
     let account = find(api, info)?.value();
-    let context = api.context(&request.user, request.info.resource.version);
-    restrict_node(&context, info.resource, "token", Operation::Create, &sent, &Value::Null)?;
+    let context = api.context(&request.user, request.info.resource.version, "token");
+    restrict_node(&context, info.resource, Operation::Create, &sent, &Value::Null)?;
     let seconds = lifetime(&info.name, &sent["spec"]["expirationSeconds"])?;
     let (bound, pod) = bound(api, request, &sent["spec"]["boundObjectRef"])?;
     let mut audiences: Vec<String> = texts(&sent["spec"]["audiences"]).map(str::to_owned).collect();
@@ -80,7 +80,7 @@ fn uid(object: &Value) -> &str {
     text(&object["metadata"], "uid")
 }
 
-fn lifetime(account: &str, requested: &Value) -> Result<i64, Box<Status>> {
+fn lifetime(account: &str, requested: &Value) -> ApiResult<i64> {
     let seconds = requested.as_i64().unwrap_or(DEFAULT_SECONDS);
     let why = if seconds < MIN_SECONDS {
         "may not specify a duration less than 10 minutes"
@@ -94,11 +94,7 @@ fn lifetime(account: &str, requested: &Value) -> Result<i64, Box<Status>> {
 }
 
 /// The object to which a request binds its token, and that object if it is a pod.
-fn bound(
-    api: &Api,
-    request: &ApiRequest,
-    reference: &Value,
-) -> Result<(Option<Bound>, Option<Value>), Box<Status>> {
+fn bound(api: &Api, request: &ApiRequest, reference: &Value) -> ApiResult<(Option<Bound>, Option<Value>)> {
     if !reference.is_object() {
         return Ok((None, None));
     }
@@ -134,12 +130,7 @@ fn bound(
 }
 
 /// Refuses a node's request for a token with an audience that the pod does not mount, unless a role allows it.
-fn restrict_audience(
-    api: &Api,
-    request: &ApiRequest,
-    pod: &Value,
-    audiences: &[String],
-) -> Result<(), Box<Status>> {
+fn restrict_audience(api: &Api, request: &ApiRequest, pod: &Value, audiences: &[String]) -> ApiResult {
     let info = &request.info;
     let refuse = |why: &str| Err(Status::forbidden(info.resource, &info.name, why));
     let audience = match audiences {

@@ -18,15 +18,13 @@ use super::object::stored;
 use super::reply::Reply;
 use super::{convert, read_options};
 use crate::kinds;
-use crate::request::{Cause, Form, Query, Reason, RequestInfo, Status, choose};
+use crate::request::{ApiResult, Cause, Form, Query, Reason, RequestInfo, Status, choose};
 use crate::store::{Event, EventType, Filter, Object, Store, write_frame};
 use crate::table::{self, IncludeObject};
 
-/// Interval of bookmarks on an idle watch.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest and the default duration of a watch.
 const MAX_DURATION: Duration = Duration::from_secs(3600);
-/// Maximum number of events read per batch.
 const BATCH: usize = 512;
 /// Requirements that the events of a batch are compared with; a longer selector gets smaller batches.
 const BATCH_COMPARISONS: usize = 1 << 16;
@@ -37,12 +35,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Answers a watch. The number is the bytes of its selector, which it holds as long as it is open.
-pub fn watch(
-    api: &Api,
-    info: &RequestInfo,
-    query: &Query,
-    headers: &HeaderMap,
-) -> Result<(Reply, usize), Box<Status>> {
+pub fn watch(api: &Api, info: &RequestInfo, query: &Query, headers: &HeaderMap) -> ApiResult<(Reply, usize)> {
     let resource = stored(info)?;
     let form = choose(headers)?;
     let include = read_options::include_object(query)?;
@@ -105,7 +98,7 @@ pub fn watch(
     Ok((Reply::json(StatusCode::OK, Body::Stream(Box::pin(stream), held)), selector_bytes))
 }
 
-fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> Result<(), Box<Status>> {
+fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> ApiResult {
     query.number("limit")?;
     let invalid = |field: &str, why: &str| {
         Err(Status::invalid_options("ListOptions", vec![Cause::forbidden(field, why)]))
@@ -170,7 +163,7 @@ impl Watcher {
         }
         let batch = (BATCH_COMPARISONS / self.filter.n_requirements().max(1)).clamp(1, BATCH);
         loop {
-            // Checked here too, for a watch that always has events to send.
+            // ApiResult here too, for a watch that always has events to send.
             if self.stop.is_cancelled() {
                 return None;
             }

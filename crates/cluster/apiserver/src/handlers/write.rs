@@ -20,7 +20,7 @@ use super::reply::Reply;
 use super::scale::Paths;
 use super::{delete, scale};
 use crate::request::status::deleted;
-use crate::request::{ApiRequest, Attributes, Cause, Reason, RequestInfo, Status, Verb, refusal};
+use crate::request::{ApiRequest, ApiResult, Attributes, Cause, Reason, RequestInfo, Status, Verb, refusal};
 use crate::store::{Change, Claim, Draft, EventType, Object, Store, Write, WriteError, key};
 use crate::strategy::proposal_fields::{keep_absent, removed_by_patch};
 use crate::strategy::{Context, generate_name, metadata};
@@ -38,7 +38,6 @@ pub struct WriteRequest<'r> {
     /// In whose collection it is.
     pub resource: &'static Resource,
     pub options: WriteOptions,
-    /// What was sent.
     pub new: Content,
 }
 
@@ -54,12 +53,7 @@ enum Attempt {
     Refused(WriteError, String),
 }
 
-/// Answers a request that writes an object.
-pub async fn write(
-    api: &Api,
-    request: &ApiRequest,
-    warnings: &mut Vec<String>,
-) -> Result<Reply, Box<Status>> {
+pub async fn write(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> ApiResult<Reply> {
     let write = WriteRequest::read(request, warnings)?;
     let Written { object, event_type } = write.carry_out(api, warnings).await?;
     let RequestInfo { resource, name, .. } = &write.target;
@@ -75,11 +69,7 @@ pub async fn write(
 }
 
 impl<'r> WriteRequest<'r> {
-    /// Reads options and body.
-    pub fn read(
-        request: &'r ApiRequest,
-        warnings: &mut Vec<String>,
-    ) -> Result<WriteRequest<'r>, Box<Status>> {
+    pub fn read(request: &'r ApiRequest, warnings: &mut Vec<String>) -> ApiResult<WriteRequest<'r>> {
         let options = WriteOptions::read(request)?;
         let new = Content::read(request, &options, warnings)?;
         Ok(WriteRequest::new(request, request.info.clone(), options, new, warnings))
@@ -100,7 +90,7 @@ impl<'r> WriteRequest<'r> {
         WriteRequest { request, target, resource, options, new }
     }
 
-    pub async fn carry_out(&self, api: &Api, warnings: &mut Vec<String>) -> Result<Written, Box<Status>> {
+    pub async fn carry_out(&self, api: &Api, warnings: &mut Vec<String>) -> ApiResult<Written> {
         let n_warnings = warnings.len();
         let mut claimed = None;
         for n_attempts in 1.. {
@@ -131,11 +121,11 @@ impl<'r> WriteRequest<'r> {
         api: &Api,
         claimed: Option<Claim>,
         warnings: &mut Vec<String>,
-    ) -> Result<Attempt, Box<Status>> {
+    ) -> ApiResult<Attempt> {
         let WriteRequest { target, resource, options, .. } = self;
         let (resource, subresource) = (*resource, target.subresource_name());
         let admitted = OnceLock::new();
-        let context = api.context(&self.request.user, target.resource.version);
+        let context = api.context(&self.request.user, target.resource.version, subresource);
         let context = &Context { admitted: Some(&admitted), ..context };
         let current = self.current(api)?;
         let old = current.as_deref().map(Object::value);
@@ -155,7 +145,7 @@ impl<'r> WriteRequest<'r> {
                 if let (Some(current), Some(old)) = (&current, old) {
                     self.check_identity(current, old, &new)?;
                 }
-                lifecycle::prepare(context, resource, subresource, &mut new, old)?;
+                lifecycle::prepare(context, resource, &mut new, old)?;
                 // An applied object already has its managed fields.
                 if !matches!(self.new, Content::Applied(_)) {
                     track(resource, subresource, options, old, &mut new);
@@ -176,12 +166,12 @@ impl<'r> WriteRequest<'r> {
                 if let (Some(paths), Some(scale)) = (&paths, &new_part) {
                     new = paths.with_replicas(&new, scale, &target.name)?;
                 }
-                lifecycle::prepare(context, resource, subresource, &mut new, old)?;
+                lifecycle::prepare(context, resource, &mut new, old)?;
             }
         }
         match deletion {
             Some((_, old)) => lifecycle::admit_delete(context, resource, old)?,
-            None => lifecycle::admit(context, resource, subresource, &mut new, old, warnings)?,
+            None => lifecycle::admit(context, resource, &mut new, old, warnings)?,
         }
         if reviews {
             let new_part = part(&new);
@@ -231,7 +221,7 @@ impl<'r> WriteRequest<'r> {
     }
 
     /// The stored object; `None` if the request creates it.
-    fn current(&self, api: &Api) -> Result<Option<Arc<Object>>, Box<Status>> {
+    fn current(&self, api: &Api) -> ApiResult<Option<Arc<Object>>> {
         let RequestInfo { verb, resource, namespace, name, .. } = &self.target;
         let sent = match &self.new {
             Content::Sent(_) if *verb == Verb::Create => return Ok(None),
@@ -261,7 +251,7 @@ impl<'r> WriteRequest<'r> {
     }
 
     /// An update or an apply that creates its object also needs the permission for that.
-    fn authorize_creation(&self, api: &Api) -> Result<(), Box<Status>> {
+    fn authorize_creation(&self, api: &Api) -> ApiResult {
         let RequestInfo { resource, namespace, .. } = &self.target;
         let user = &self.request.user;
         let (group, plural) = (resource.group, resource.plural);
@@ -278,7 +268,7 @@ impl<'r> WriteRequest<'r> {
         context: &Context<'_>,
         old: Option<&Value>,
         warnings: &mut Vec<String>,
-    ) -> Result<Value, Box<Status>> {
+    ) -> ApiResult<Value> {
         let WriteRequest { request, target, resource, options, .. } = self;
         let (kind, subresource) = (target.resource.kind, target.subresource_name());
         let extensions = context.extensions && target.subresource.is_none();
@@ -323,7 +313,7 @@ impl<'r> WriteRequest<'r> {
     }
 
     /// A new object with its name and uid.
-    fn created(&self, mut value: Value) -> Result<Value, Box<Status>> {
+    fn created(&self, mut value: Value) -> ApiResult<Value> {
         let metadata = &mut value["metadata"];
         if self.target.verb == Verb::Update {
             metadata.as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
@@ -338,7 +328,7 @@ impl<'r> WriteRequest<'r> {
     }
 
     /// Checks the uid and version of a change against the stored object.
-    fn check_identity(&self, current: &Object, old: &Value, new: &Value) -> Result<(), Box<Status>> {
+    fn check_identity(&self, current: &Object, old: &Value, new: &Value) -> ApiResult {
         let RequestInfo { verb, resource, namespace, name, .. } = &self.target;
         let (uid, sent_uid) = (metadata::uid(old), metadata::uid(new));
         if !sent_uid.is_empty() && sent_uid != uid {
@@ -388,7 +378,7 @@ impl<'r> WriteRequest<'r> {
         store: &Store,
         new: Value,
         current: Option<&Object>,
-    ) -> Result<Result<Arc<Object>, WriteError>, Box<Status>> {
+    ) -> ApiResult<Result<Arc<Object>, WriteError>> {
         let (namespace, name) = key(&new);
         if current.is_none() && store.get(self.resource, namespace, name).is_some() {
             return Ok(Err(WriteError::AlreadyExists));
@@ -415,7 +405,6 @@ impl<'r> WriteRequest<'r> {
     }
 }
 
-/// Creates what belongs to a new object.
 async fn create_dependents(store: &Store, resource: &Resource, name: &str) {
     for dependent in lifecycle::dependents(resource, name) {
         if let Err(error) = bootstrap::ensure(store, dependent).await {

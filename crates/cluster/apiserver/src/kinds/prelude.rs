@@ -2,7 +2,7 @@
 
 pub use serde_json::{Map, Value, json};
 
-pub use crate::request::{CauseType, Status};
+pub use crate::request::{ApiResult, CauseType, Status};
 pub use crate::strategy::fields::*;
 pub use crate::strategy::metadata::{add_finalizer, name, take};
 pub use crate::strategy::typed::Typed;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{limit_range, node_restriction};
 use crate::kinds;
-use crate::request::{CauseType, Status};
+use crate::request::{ApiResult, CauseType, Status};
 use crate::store::{Claim, key};
 use crate::strategy::fields::Causes;
 use crate::strategy::gated_fields::drop_gated;
@@ -14,11 +14,7 @@ use crate::strategy::{Context, metadata};
 
 /// Sets system fields and the defaults of the kind in a new object; once more after a webhook has changed it, which sets none of
 /// the fields that a client may not set, such as the status.
-pub(super) fn prepare(
-    context: &Context<'_>,
-    resource: &Resource,
-    value: &mut Value,
-) -> Result<(), Box<Status>> {
+pub(super) fn prepare(context: &Context<'_>, resource: &Resource, value: &mut Value) -> ApiResult {
     let strategy = kinds::strategy(resource);
     let system_fields = (
         kinds::kind(resource).is_some_and(|kind| kind.is_created_with_status),
@@ -79,15 +75,15 @@ pub(super) fn admit(
     resource: &Resource,
     value: &mut Value,
     warnings: &mut Vec<String>,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     check_namespace(context, resource, value)?;
-    node_restriction::admit(context, resource, "", Operation::Create, value, &Value::Null)?;
+    node_restriction::admit(context, resource, Operation::Create, value, &Value::Null)?;
     kinds::strategy(resource).admit_create(context, resource, value, warnings)?;
     limit_range::check(context, resource, value)
 }
 
 /// Checks that the object's namespace exists and is not terminating.
-fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+fn check_namespace(context: &Context<'_>, resource: &Resource, value: &Value) -> ApiResult {
     if !resource.namespaced {
         return Ok(());
     }
@@ -113,7 +109,7 @@ pub fn dependents(resource: &Resource, name: &str) -> Vec<Value> {
 
 /// Refuses a value of an object that another object has. Values that the object does not ask for are allocated, and can be
 /// allocated again.
-pub fn refuse_claimed(resource: &Resource, value: &Value, claim: &Claim) -> Result<(), Box<Status>> {
+pub fn refuse_claimed(resource: &Resource, value: &Value, claim: &Claim) -> ApiResult {
     let mut causes = Causes::default();
     kinds::strategy(resource).validate_claim(value, claim, &mut causes);
     causes.refuse(resource, value)

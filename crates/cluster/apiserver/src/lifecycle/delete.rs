@@ -7,19 +7,20 @@ use serde_json::Value;
 
 use super::node_restriction;
 use crate::kinds;
-use crate::request::{DeleteOptions, Status};
+use crate::request::{ApiResult, DeleteOptions, Status};
 use crate::strategy::{Context, metadata, now};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// Refuses a deletion.
-pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+pub fn admit_delete(context: &Context<'_>, resource: &Resource, value: &Value) -> ApiResult {
     let name = metadata::name(value);
     if let Some(why) = kinds::strategy(resource).refuses_deletion(name) {
         return Err(Status::forbidden(resource, name, why));
     }
-    node_restriction::admit(context, resource, "", Operation::Delete, &Value::Null, value)
+    // An eviction deletes the pod itself.
+    let context = &Context { subresource: "", ..*context };
+    node_restriction::admit(context, resource, Operation::Delete, &Value::Null, value)
 }
 
 /// Whether an object that is being deleted has no finalizer and no grace period left, so that it can be removed.

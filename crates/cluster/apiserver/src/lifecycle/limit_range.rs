@@ -11,7 +11,7 @@ use berth_schema::resource::{LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS, Resou
 use serde_json::Value;
 
 use crate::kinds::write_resources;
-use crate::request::Status;
+use crate::request::{ApiResult, Status};
 use crate::strategy::fields::{object, text, typed_pod};
 use crate::strategy::{Context, metadata};
 
@@ -41,7 +41,7 @@ pub(super) fn set_defaults(context: &Context<'_>, resource: &Resource, pod: &mut
 }
 
 /// Refuses a pod or a claim beyond the limits of its namespace.
-pub(super) fn check(context: &Context<'_>, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+pub(super) fn check(context: &Context<'_>, resource: &Resource, value: &Value) -> ApiResult {
     let is_pod = *resource == PODS;
     if !is_pod && *resource != PERSISTENT_VOLUME_CLAIMS {
         return Ok(());

@@ -6,7 +6,7 @@
 use berth_schema::resource::Resource;
 use serde_json::Value;
 
-use crate::request::Status;
+use crate::request::ApiResult;
 use crate::strategy::Context;
 
 mod create;
@@ -26,13 +26,12 @@ pub use node_restriction::admit as restrict_node;
 pub fn prepare(
     context: &Context<'_>,
     resource: &Resource,
-    subresource: &str,
     new: &mut Value,
     old: Option<&Value>,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     match old {
         None => create::prepare(context, resource, new),
-        Some(old) => update::prepare(context, resource, subresource, new, old),
+        Some(old) => update::prepare(context, resource, new, old),
     }
 }
 
@@ -40,13 +39,12 @@ pub fn prepare(
 pub fn admit(
     context: &Context<'_>,
     resource: &Resource,
-    subresource: &str,
     new: &mut Value,
     old: Option<&Value>,
     warnings: &mut Vec<String>,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     match old {
         None => create::admit(context, resource, new, warnings),
-        Some(old) => update::admit(context, resource, subresource, new, old, warnings),
+        Some(old) => update::admit(context, resource, new, old, warnings),
     }
 }

@@ -10,7 +10,7 @@ use berth_schema::resource::{CERTIFICATE_SIGNING_REQUESTS, NODES, PODS, Resource
 use rcgen::{CertificateSigningRequestParams, DnType, DnValue};
 use serde_json::Value;
 
-use crate::request::Status;
+use crate::request::{ApiResult, Status};
 use crate::store::key;
 use crate::strategy::{Context, Lookup};
 
@@ -18,11 +18,10 @@ use crate::strategy::{Context, Lookup};
 pub fn admit(
     context: &Context<'_>,
     resource: &Resource,
-    subresource: &str,
     operation: Operation,
     object: &Value,
     old_object: &Value,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     let Some(node) = context.user.node_name() else { return Ok(()) };
     if node.is_empty() {
         let why = format!("could not determine node from user {:?}", context.user.name);
@@ -35,7 +34,7 @@ pub fn admit(
         operation,
         group,
         resource: plural,
-        subresource,
+        subresource: context.subresource,
         namespace,
         name,
         object,
@@ -79,12 +78,12 @@ struct Objects<'a>(&'a dyn Lookup);
 impl node_restriction::Lookup for Objects<'_> {
     type Error = Box<Status>;
 
-    fn node_uid(&self, node: &str) -> Result<String, Box<Status>> {
+    fn node_uid(&self, node: &str) -> ApiResult<String> {
         let found = self.0.get(&NODES, "", node).ok_or_else(|| Status::not_found(&NODES, node))?;
         Ok(found.value()["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
     }
 
-    fn is_bound(&self, namespace: &str, pod: &str, node: &str) -> Result<bool, Box<Status>> {
+    fn is_bound(&self, namespace: &str, pod: &str, node: &str) -> ApiResult<bool> {
         let found = self.0.get(&PODS, namespace, pod).ok_or_else(|| Status::not_found(&PODS, pod))?;
         Ok(PODS.watched_field().and_then(|field| found.facts.field(field)).is_some_and(|on| on == node))
     }

@@ -8,7 +8,7 @@ use berth_schema::resource::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::request::{Status, User};
+use crate::request::{ApiResult, User};
 use crate::store::Claim;
 use crate::strategy::fake_cluster::FakeCluster;
 
@@ -26,11 +26,11 @@ fn user() -> User {
 }
 
 /// Creates an object as a user without special permissions.
-fn create(cluster: &FakeCluster, resource: &Resource, mut value: Value) -> Result<Value, Box<Status>> {
+fn create(cluster: &FakeCluster, resource: &Resource, mut value: Value) -> ApiResult<Value> {
     let user = user();
     let context = cluster.context(&user);
-    prepare(&context, resource, "", &mut value, None)?;
-    admit(&context, resource, "", &mut value, None, &mut Vec::new())?;
+    prepare(&context, resource, &mut value, None)?;
+    admit(&context, resource, &mut value, None, &mut Vec::new())?;
     Ok(value)
 }
 
@@ -136,9 +136,8 @@ fn signing_needs_a_permission_for_the_signer() {
         let user = user();
         let context = cluster.context(&user);
         admit(
-            &context,
+            &Context { subresource: "status", ..context },
             &CERTIFICATE_SIGNING_REQUESTS,
-            "status",
             &mut new.clone(),
             Some(&old),
             &mut Vec::new(),

@@ -7,23 +7,17 @@ use serde_json::Value;
 use super::create::complete;
 use super::{limit_range, node_restriction};
 use crate::kinds;
-use crate::request::Status;
+use crate::request::ApiResult;
 use crate::strategy::fields::Causes;
 use crate::strategy::gated_fields::drop_gated;
 use crate::strategy::{Context, metadata};
 
 /// Restores immutable fields in a changed object, and completes it.
-pub(super) fn prepare(
-    context: &Context<'_>,
-    resource: &Resource,
-    subresource: &str,
-    new: &mut Value,
-    old: &Value,
-) -> Result<(), Box<Status>> {
+pub(super) fn prepare(context: &Context<'_>, resource: &Resource, new: &mut Value, old: &Value) -> ApiResult {
     let strategy = kinds::strategy(resource);
-    metadata::keep_fixed(resource, subresource, new, old)?;
+    metadata::keep_fixed(resource, context.subresource, new, old)?;
     drop_gated(context.feature_gates, resource, new, Some(old));
-    strategy.prepare_update(context, subresource, new, old);
+    strategy.prepare_update(context, new, old);
     complete(resource, new);
     if kinds::has_generation(resource) {
         metadata::count_generation(new, old);
@@ -31,27 +25,26 @@ pub(super) fn prepare(
     Ok(())
 }
 
-/// Refuses a change, or warns about it.
 pub(super) fn admit(
     context: &Context<'_>,
     resource: &Resource,
-    subresource: &str,
     new: &Value,
     old: &Value,
     warnings: &mut Vec<String>,
-) -> Result<(), Box<Status>> {
-    node_restriction::admit(context, resource, subresource, Operation::Update, new, old)?;
+) -> ApiResult {
+    node_restriction::admit(context, resource, Operation::Update, new, old)?;
     let strategy = kinds::strategy(resource);
     let mut causes = Causes::default();
     metadata::validate(resource, &|name| strategy.name_problems(name), new, &mut causes);
     metadata::validate_update(new, old, &mut causes);
+    let subresource = context.subresource;
     let is_main = matches!(subresource, "" | "scale");
     let validate = |value: &Value| {
         let mut causes = Causes::default();
         match subresource {
             "status" | "approval" => strategy.validate_status(value, old, &mut causes),
             _ if is_main => strategy.validate(context, value, &mut causes),
-            _ => strategy.validate_subresource(context, subresource, value, old, &mut causes),
+            _ => strategy.validate_subresource(context, value, old, &mut causes),
         }
         causes
     };
@@ -71,7 +64,7 @@ pub(super) fn admit(
     {
         limit_range::check(context, resource, new)?;
     }
-    strategy.authorize_update(context, subresource, new, old)?;
+    strategy.authorize_update(context, new, old)?;
     strategy.authorize(context, new)?;
     warnings.extend(strategy.update_warnings(context, new, old));
     Ok(())

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, header};
 
-use super::status::{Reason, Status};
+use super::status::{ApiResult, Reason, Status};
 use berth_schema::resource::Resource;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Form {
 }
 
 /// Chooses the first form in the header `Accept` that is served.
-pub fn choose(headers: &HeaderMap) -> Result<Form, Box<Status>> {
+pub fn choose(headers: &HeaderMap) -> ApiResult<Form> {
     let mut said_something = false;
     for value in headers.get_all(header::ACCEPT) {
         for range in value.to_str().unwrap_or_default().split(',').filter(|range| !range.trim().is_empty()) {

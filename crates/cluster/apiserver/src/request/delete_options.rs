@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::status::{Cause, Status};
+use super::status::{ApiResult, Cause, Status};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
@@ -23,8 +23,7 @@ impl DeleteOptions {
         self.propagation_policy = Some(if orphans { "Orphan" } else { "Background" }.to_owned());
     }
 
-    /// Reads a `DeleteOptions` object.
-    pub fn take_value(&mut self, value: &Value) -> Result<(), Box<Status>> {
+    pub fn take_value(&mut self, value: &Value) -> ApiResult {
         let wrong = |field: &str| Status::bad_request(format!("DeleteOptions: {field}: Invalid value"));
         match &value["gracePeriodSeconds"] {
             Value::Null => {}

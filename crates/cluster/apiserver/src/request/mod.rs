@@ -19,5 +19,5 @@ pub use conversions::note_conversion;
 pub use delete_options::DeleteOptions;
 pub use query::{Query, decode, not_a_number};
 pub use route::{RequestInfo, Route, UnknownResource, Verb, route};
-pub use status::{Cause, CauseType, Reason, Status};
+pub use status::{ApiResult, Cause, CauseType, Reason, Status};
 pub use user::{AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, User, service_account};

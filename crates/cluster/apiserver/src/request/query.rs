@@ -5,14 +5,13 @@ use std::num::{IntErrorKind, ParseIntError};
 
 use percent_encoding::percent_decode_str;
 
-use super::status::Status;
+use super::status::{ApiResult, Status};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads a query.
-    pub fn parse(text: &str) -> Result<Query, Box<Status>> {
+    pub fn parse(text: &str) -> ApiResult<Query> {
         let pair = |part: &str| {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             let malformed = || Status::bad_request(format!("malformed query parameter {key:?}"));
@@ -43,7 +42,7 @@ impl Query {
     }
 
     /// A number; those below 0 count as 0.
-    pub fn number(&self, key: &str) -> Result<Option<u64>, Box<Status>> {
+    pub fn number(&self, key: &str) -> ApiResult<Option<u64>> {
         match self.get(key) {
             "" => Ok(None),
             text => match text.parse::<i64>() {

@@ -5,7 +5,7 @@ use berth_schema::resource::{Resource, Subresource, find};
 use http::Method;
 
 use super::query::{Query, decode};
-use super::status::Status;
+use super::status::{ApiResult, Status};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -24,7 +24,6 @@ impl Verb {
         !matches!(self, Verb::Get | Verb::List | Verb::Watch)
     }
 
-    /// The verb's name in authorization and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -65,7 +64,6 @@ impl RequestInfo {
     }
 }
 
-/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     Resource(RequestInfo),
@@ -100,7 +98,7 @@ pub fn route(
     query: &Query,
     gates: FeatureGates,
     custom: impl Fn(&str, &str, &str) -> Option<&'static Resource>,
-) -> Result<Route, Box<Status>> {
+) -> ApiResult<Route> {
     let segments = segments(path)?;
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     let (group, version, rest) = match parts.as_slice() {
@@ -172,7 +170,7 @@ pub fn route(
     Ok(Route::Resource(info))
 }
 
-fn verb(method: &Method, name: &str, query: &Query) -> Result<Verb, Box<Status>> {
+fn verb(method: &Method, name: &str, query: &Query) -> ApiResult<Verb> {
     Ok(match (method.as_str(), name.is_empty()) {
         ("GET" | "HEAD", false) => Verb::Get,
         ("GET" | "HEAD", true) if query.flag("watch") == Some(true) => Verb::Watch,
@@ -188,7 +186,7 @@ fn verb(method: &Method, name: &str, query: &Query) -> Result<Verb, Box<Status>>
 }
 
 /// The decoded segments. Ambiguous segments are refused.
-fn segments(path: &str) -> Result<Vec<String>, Box<Status>> {
+fn segments(path: &str) -> ApiResult<Vec<String>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.is_empty() {

@@ -101,7 +101,6 @@ impl Cause {
     }
 }
 
-/// The object of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     pub name: String,
@@ -116,7 +115,6 @@ pub struct Details {
     pub is_shown: bool,
 }
 
-/// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub code: StatusCode,
@@ -125,12 +123,13 @@ pub struct Status {
     pub details: Details,
     /// `metadata.continue`, with which a list may go on.
     pub list_continue: String,
-    /// Texts of the `Warning` headers.
     pub warnings: Vec<String>,
 }
 
+/// What a request gets, or the failure that answers it.
+pub type ApiResult<T = ()> = Result<T, Box<Status>>;
+
 impl Status {
-    /// A failure with only a message.
     pub fn new(reason: Reason, message: impl Into<String>) -> Box<Status> {
         let details = Details::default();
         let (message, list_continue) = (message.into(), String::new());
@@ -156,7 +155,6 @@ impl Status {
         self
     }
 
-    /// With one cause.
     pub fn with_cause(
         mut self: Box<Self>,
         cause_type: CauseType,
@@ -197,7 +195,6 @@ impl Status {
         Status::new(Reason::AlreadyExists, message).about(resource, name)
     }
 
-    /// The request conflicts with the object's state.
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Status> {
         Status::conflict_on(resource.plural, resource.group, name, why)
     }
@@ -267,7 +264,6 @@ impl Status {
         Status::new(Reason::BadRequest, message)
     }
 
-    /// The resource does not support the verb.
     pub fn method_not_allowed() -> Box<Status> {
         let message = "the server does not allow this method on the requested resource";
         Status::of_router(Reason::MethodNotAllowed, message)
@@ -358,7 +354,6 @@ fn storage_prefix(resource: &Resource) -> String {
     prefix.to_owned()
 }
 
-/// The `Status` of a completed deletion.
 pub fn deleted(resource: &Resource, name: &str, uid: &str) -> Value {
     let mut details = json!({ "name": name });
     if !resource.group.is_empty() {

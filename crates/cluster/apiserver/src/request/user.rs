@@ -25,10 +25,8 @@ pub fn service_account(user: &str) -> Option<(&str, &str)> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     pub name: String,
-    /// Uid; may be empty.
     pub uid: String,
     pub groups: Vec<String>,
-    /// Further facts about the user.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 

@@ -7,18 +7,17 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::authn::{API_AUDIENCE, Authenticator};
 use crate::authz::Authorizer;
-use crate::request::{Attributes, Reason, Status, User, decode, refusal, service_account};
+use crate::request::{ApiResult, Attributes, Reason, Status, User, decode, refusal, service_account};
 
 /// The prefix of headers whose rest is a key of `extra`.
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// The user of a request.
 pub fn authenticate(
     authenticator: &Authenticator,
     authorizer: &Authorizer,
     headers: &HeaderMap,
-) -> Result<Arc<User>, Box<Status>> {
+) -> ApiResult<Arc<User>> {
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return impersonated(authorizer, Arc::new(User::anonymous()), headers);
     };
@@ -32,11 +31,7 @@ pub fn authenticate(
 }
 
 /// The impersonated user of a request, if the user may impersonate it.
-fn impersonated(
-    authorizer: &Authorizer,
-    user: Arc<User>,
-    headers: &HeaderMap,
-) -> Result<Arc<User>, Box<Status>> {
+fn impersonated(authorizer: &Authorizer, user: Arc<User>, headers: &HeaderMap) -> ApiResult<Arc<User>> {
     let wanted = requested(headers)?;
     let Some(wanted) = wanted else { return Ok(user) };
     let core = Attributes { verb: "impersonate", ..Attributes::default() };
@@ -65,7 +60,7 @@ fn impersonated(
 }
 
 /// The user whom the headers name, with exactly the groups, uid and extra of the headers; `None` if they name none.
-fn requested(headers: &HeaderMap) -> Result<Option<User>, Box<Status>> {
+fn requested(headers: &HeaderMap) -> ApiResult<Option<User>> {
     let text = |name: &HeaderName, value: &HeaderValue| match value.to_str() {
         Ok(text) => Ok(text.to_owned()),
         Err(_) => Err(Status::bad_request(format!("the value of header {name} is not text"))),

@@ -9,7 +9,7 @@ use hyper::body::Body as HttpBody;
 use tokio::time::Instant;
 
 use super::budget::Share;
-use crate::request::{MAX_BODY_BYTES, Reason, Status};
+use crate::request::{ApiResult, MAX_BODY_BYTES, Reason, Status};
 
 /// The body of a request: from a connection, or from a caller in the same process.
 pub trait RequestBody:
@@ -30,7 +30,7 @@ const MIN_BYTES_PER_SECOND: usize = 16 * 1024;
 const DRAIN: (Duration, u64) = (Duration::from_secs(2), MAX_BODY_BYTES as u64);
 
 /// Reads a request body. Its memory is reserved as the bytes arrive.
-pub async fn read<B>(body: &mut B, memory: &mut Share, timeout: Duration) -> Result<Bytes, Box<Status>>
+pub async fn read<B>(body: &mut B, memory: &mut Share, timeout: Duration) -> ApiResult<Bytes>
 where
     B: HttpBody<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin,
 {

@@ -31,7 +31,6 @@ impl Budget {
         Arc::new(Budget { total, per_user, used: Mutex::default() })
     }
 
-    /// An empty share.
     pub fn share(self: &Arc<Self>, user: &Arc<User>) -> Share {
         Share { budget: self.clone(), user: user.clone(), amount: 0 }
     }

@@ -18,10 +18,8 @@ use tokio_rustls::TlsAcceptor;
 /// Name of cluster, user and context in the kubeconfig; they also identify a kubeconfig that Berth wrote.
 const KUBECONFIG_NAME: &str = "berth";
 
-/// Why credentials could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// A file cannot be read or written.
     #[error("{path}: {source}")]
     File { path: PathBuf, source: io::Error },
     /// A certificate cannot be made, or the stored CA cannot be read.
@@ -52,7 +50,6 @@ pub enum CredentialsError {
 pub struct Credentials {
     dir: PathBuf,
     ca: Authority,
-    /// The CA's certificate, DER.
     pub ca_der: Vec<u8>,
     /// The secret from which all tokens are derived.
     pub secret: [u8; 32],
@@ -80,7 +77,6 @@ impl Credentials {
         Ok(Credentials { dir: dir.to_owned(), ca, ca_der, secret: load_secret(dir)? })
     }
 
-    /// The port of the last run.
     pub fn last_port(&self) -> Option<u16> {
         read(&self.dir.join("port")).ok()??.trim().parse().ok()
     }

@@ -15,7 +15,6 @@ use crate::request::{AUTHENTICATED, MASTERS, RequestInfo, User, Verb};
 /// Requests of one user that wait at one level; further ones are refused at once.
 const MAX_WAITING: usize = 512;
 
-/// A priority level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Administrators.
@@ -81,7 +80,6 @@ impl Level {
 pub struct Fairness([Arc<Queue>; LEVELS.len()]);
 
 impl Fairness {
-    /// Divides seats among the levels.
     pub fn new(seats: usize) -> Fairness {
         Fairness(LEVELS.map(|(_, share)| Queue::new((seats * share / ALL_SHARES).max(1))))
     }

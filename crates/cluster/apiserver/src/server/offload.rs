@@ -15,7 +15,7 @@ use super::fairness::Queue;
 use super::throttle::too_many;
 use crate::authz::RBAC_GROUP;
 use crate::handlers::media_type;
-use crate::request::{ApiRequest, MASTERS, Query, Status, User, Verb};
+use crate::request::{ApiRequest, ApiResult, MASTERS, Query, Status, User, Verb};
 use crate::store::{Filter, Store};
 
 /// Requests with a body or a stored object above this size are heavy, and writes beside more than this of what they have to
@@ -39,7 +39,6 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// Starts the threads.
     pub fn start() -> std::io::Result<Offload> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let n_threads = (cores / 2).max(1);
@@ -57,8 +56,8 @@ impl Offload {
     pub async fn run<T: Send + 'static>(
         &self,
         user: &Arc<User>,
-        work: impl Future<Output = Result<T, Box<Status>>> + Send + 'static,
-    ) -> Result<T, Box<Status>> {
+        work: impl Future<Output = ApiResult<T>> + Send + 'static,
+    ) -> ApiResult<T> {
         let Some(runtime) = &self.runtime else { return work.await };
         // Components of the server make requests on behalf of those that have a turn: they would wait for each other.
         let turn = match user.is_in(MASTERS) {
@@ -89,7 +88,6 @@ impl Drop for Offload {
     }
 }
 
-/// The answer to a request whose task panicked.
 pub fn panicked(error: &JoinError) -> Box<Status> {
     tracing::error!(%error, "a handler panicked");
     Status::internal("the request could not be completed")

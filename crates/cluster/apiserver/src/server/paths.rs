@@ -12,7 +12,7 @@ use crate::authn::API_AUDIENCE;
 use crate::custom;
 use crate::discovery::{self, Document};
 use crate::handlers::Reply;
-use crate::request::{Query, Status};
+use crate::request::{ApiResult, Query, Status};
 
 /// The binary form of OpenAPI v2. kubectl asks for it when v3 does not have a kind, and compares objects with it.
 const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2";
@@ -20,13 +20,7 @@ const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2";
 /// kind. Its definitions are in JSON and in v3 only. The version, of seven bytes, comes between the parts.
 const NO_KINDS: [&[u8]; 2] = [b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07", b"\x42\x00\x4a\x00"];
 
-/// Answers a path.
-pub fn answer(
-    state: &State,
-    segments: &[String],
-    query: &Query,
-    headers: &HeaderMap,
-) -> Result<Reply, Box<Status>> {
+pub fn answer(state: &State, segments: &[String], query: &Query, headers: &HeaderMap) -> ApiResult<Reply> {
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     match parts.as_slice() {
         ["version"] => Ok(Reply::value(StatusCode::OK, &version(state.api.feature_gates.version))),
@@ -82,7 +76,7 @@ pub fn answer(
 }
 
 /// What neither the API nor a group of it has.
-pub fn no_such_path(path: &[&str], custom: &[&Resource]) -> Result<Reply, Box<Status>> {
+pub fn no_such_path(path: &[&str], custom: &[&Resource]) -> ApiResult<Reply> {
     let is_known = match path {
         ["api", ..] => true,
         ["apis", group, ..] => {
@@ -116,7 +110,7 @@ fn version(kubernetes: KubernetesVersion) -> Value {
     })
 }
 
-fn health(state: &State, endpoint: &str, check: Option<&str>, query: &Query) -> Result<Reply, Box<Status>> {
+fn health(state: &State, endpoint: &str, check: Option<&str>, query: &Query) -> ApiResult<Reply> {
     let stopping = endpoint == "readyz" && state.api.stop.is_cancelled();
     let checks: &[(&str, bool)] =
         &[("ping", true), ("storage", state.api.store.is_healthy()), ("shutdown", !stopping)];

@@ -26,8 +26,8 @@ use crate::authz::Authorizer;
 use crate::custom;
 use crate::handlers::{self, Body, Reply};
 use crate::request::{
-    ApiRequest, Attributes, MASTERS, Query, Reason, RequestInfo, Route, Status, UnknownResource, User, Verb,
-    accepts_gzip, refusal, route,
+    ApiRequest, ApiResult, Attributes, MASTERS, Query, Reason, RequestInfo, Route, Status, UnknownResource,
+    User, Verb, accepts_gzip, refusal, route,
 };
 
 /// What is known of a request, and what it holds until its response has been sent.
@@ -89,7 +89,7 @@ async fn answer<B: RequestBody>(
     parts: Parts,
     body: &mut Pin<&mut B>,
     exchange: &mut Exchange,
-) -> Result<Reply, Box<Status>> {
+) -> ApiResult<Reply> {
     let user = authenticate(&state.api.authenticator, &state.api.authorizer, &parts.headers)?;
     exchange.user = Some(user.clone());
     let path = parts.uri.path();
@@ -190,7 +190,7 @@ async fn answer<B: RequestBody>(
 }
 
 /// Answers a request for objects. Heavy ones run on their own threads.
-async fn handle(state: &State, request: ApiRequest) -> Result<Reply, Box<Status>> {
+async fn handle(state: &State, request: ApiRequest) -> ApiResult<Reply> {
     match state.offload.as_ref().filter(|_| is_heavy(&state.api.store, &request)) {
         Some(offload) => {
             let (api, user) = (state.api.clone(), request.user.clone());
@@ -207,7 +207,7 @@ async fn open_watch(
     info: &RequestInfo,
     query: Query,
     headers: HeaderMap,
-) -> Result<(Reply, usize), Box<Status>> {
+) -> ApiResult<(Reply, usize)> {
     match state.offload.as_ref().filter(|_| is_heavy_selector(&query)) {
         Some(offload) => {
             let (api, info) = (state.api.clone(), info.clone());
@@ -219,7 +219,6 @@ async fn open_watch(
     }
 }
 
-/// The request did not complete in time.
 fn timed_out() -> Box<Status> {
     let message = "Timeout: request did not complete within the allotted timeout";
     Status::new(Reason::Timeout, message)
@@ -231,7 +230,7 @@ fn authorize(
     info: &RequestInfo,
     subresource: &str,
     query: &Query,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     if user.is_in(MASTERS) {
         return Ok(());
     }

@@ -25,23 +25,19 @@ use crate::options::ServerOptions;
 use crate::store::{DiskError, Store, WriteError};
 use crate::temporary::TemporaryDir;
 
-/// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The directory for keys and data cannot be made.
     #[error("directory {path}: {source}")]
     Directory { path: PathBuf, source: io::Error },
-    /// The stored objects cannot be used.
     #[error(transparent)]
     Disk(#[from] DiskError),
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The operating system gives no threads.
     #[error("threads for requests could not be started: {0}")]
     Threads(io::Error),
-    /// The first objects cannot be written.
     #[error("the first objects could not be written: {0}")]
     Bootstrap(#[from] WriteError),
 }

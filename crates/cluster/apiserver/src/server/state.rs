@@ -20,7 +20,6 @@ use crate::store::Store;
 
 pub struct State {
     pub api: Arc<Api>,
-    /// What CustomResourceDefinitions define.
     pub custom: CustomResources,
     pub metrics: Metrics,
     pub throttle: Throttle,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::budget::{Budget, Share};
 use super::fairness::{Fairness, Level, Seat};
 use crate::options::Limits;
-use crate::request::{MAX_BODY_BYTES, RequestInfo, Status, User};
+use crate::request::{ApiResult, MAX_BODY_BYTES, RequestInfo, Status, User};
 
 /// The seats, watches and memory that all requests share.
 pub struct Throttle {
@@ -34,8 +34,7 @@ impl Throttle {
         }
     }
 
-    /// Waits for the turn of a user's request.
-    pub async fn seat(&self, user: &Arc<User>, info: Option<&RequestInfo>) -> Result<Seat, Box<Status>> {
+    pub async fn seat(&self, user: &Arc<User>, info: Option<&RequestInfo>) -> ApiResult<Seat> {
         let level = Level::of(user, info);
         self.fairness.seat(level, user, self.queue).await.ok_or_else(too_many)
     }
@@ -45,14 +44,12 @@ impl Throttle {
         self.fairness.executing()
     }
 
-    /// Reserves one of the limited number of watches.
-    pub fn watch(&self, user: &Arc<User>) -> Result<Share, Box<Status>> {
+    pub fn watch(&self, user: &Arc<User>) -> ApiResult<Share> {
         let mut slot = self.watches.share(user);
         if slot.try_grow(1) { Ok(slot) } else { Err(too_many()) }
     }
 
-    /// Reserves the memory of a watch's selector.
-    pub fn watch_selector(&self, user: &Arc<User>, bytes: usize) -> Result<Share, Box<Status>> {
+    pub fn watch_selector(&self, user: &Arc<User>, bytes: usize) -> ApiResult<Share> {
         let mut memory = self.selector_bytes.share(user);
         if memory.try_grow(bytes) {
             return Ok(memory);
@@ -64,7 +61,6 @@ impl Throttle {
         Err(Status::too_many_requests(message, 1))
     }
 
-    /// The memory of a user's request body.
     pub fn request_memory(&self, user: &Arc<User>) -> Share {
         self.request_bytes.share(user)
     }
@@ -74,7 +70,6 @@ impl Throttle {
     }
 }
 
-/// The answer to a request beyond a limit.
 pub fn too_many() -> Box<Status> {
     Status::too_many_requests("Too many requests, please try again later.", 1)
 }

@@ -23,7 +23,6 @@ impl fmt::Display for Claim {
     }
 }
 
-/// The values that an object claims.
 pub fn claims_of(resource: &Resource, object: &Json<'_>) -> Vec<Claim> {
     if *resource != SERVICES {
         return Vec::new();

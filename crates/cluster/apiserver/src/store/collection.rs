@@ -18,7 +18,6 @@ use super::objects::Objects;
 /// Limits of the history, for watchers that lag or reconnect.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryBounds {
-    /// Maximum number of events of a collection.
     pub events: usize,
     /// Maximum size in bytes of the objects of all collections. At this size, collections with more than a part of
     /// `1 / OWN_PART` forget their oldest events.
@@ -255,7 +254,6 @@ impl Collection {
         self.field_watchers.subscribe(value, now)
     }
 
-    /// A signal that fires after every change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.head.subscribe()
     }

@@ -23,7 +23,6 @@ pub struct Collections {
     empty: Empty,
     revision: AtomicU64,
     parts: SharedParts,
-    /// Bytes of all objects.
     max_bytes: u64,
 }
 
@@ -83,7 +82,6 @@ impl Collections {
         self.of(resource).read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes a collection.
     pub fn lock(&self, resource: &Resource) -> RwLockWriteGuard<'_, Collection> {
         self.of(resource).write().unwrap_or_else(PoisonError::into_inner)
     }

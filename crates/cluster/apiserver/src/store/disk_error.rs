@@ -5,20 +5,14 @@ use std::path::PathBuf;
 
 use berth_api::syntax::shell::quoted;
 
-/// Why stored objects cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// Another process uses the data directory.
     #[error("{} is in use by another process; stop it, or give another --data-dir", .0.display())]
     InUse(PathBuf),
     /// A version with another file format wrote the file.
     #[error("{} has format {found}, but this version of berth reads format {}; use the version that wrote it",
         path.display(), super::record::FORMAT_VERSION)]
-    Format {
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
+    Format { path: PathBuf, found: u32 },
     /// A version with a database wrote the directory.
     #[error("{} was written by an earlier version of berth, which this version does not read: start that version with this \
         --data-dir, save the objects with `kubectl get ... -A -o yaml`, and load them with `berth up --from FILE` into a new \
@@ -37,7 +31,6 @@ pub enum DiskError {
     #[error("{} is damaged at byte {offset}: {what}; restore it from a backup, or save what can be read with \
         `berth apiserver --recover --data-dir {}`", path.display(), quoted(&path.parent().unwrap_or(path).display().to_string()))]
     Damaged { path: PathBuf, offset: u64, what: String },
-    /// A file cannot be opened, read or written.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }

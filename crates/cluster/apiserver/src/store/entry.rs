@@ -19,9 +19,7 @@ use super::shared_text::SharedParts;
 pub struct Decided {
     pub resource: &'static Resource,
     pub event_type: EventType,
-    /// The object after it.
     pub object: Arc<Object>,
-    /// The object before it.
     pub previous: Option<Arc<Object>>,
 }
 
@@ -85,7 +83,6 @@ fn write(
     write_record(out, kind, object.revision, &text)
 }
 
-/// What a record says.
 #[derive(Debug)]
 pub struct Entry {
     resource: &'static Resource,

@@ -10,7 +10,6 @@ pub struct Event {
     pub event_type: EventType,
     /// The object after the change; for a deletion, its last state with the deletion's version.
     pub object: Arc<Object>,
-    /// The object before the change.
     pub previous: Option<Arc<Object>>,
 }
 

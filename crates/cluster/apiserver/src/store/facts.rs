@@ -22,7 +22,6 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads the fields from an object.
     pub fn of(resource: &Resource, object: &Json<'_>) -> Facts {
         let text = |pointer| text_at(object, &[pointer], "");
         let labels = object.pointer("/metadata/labels");

@@ -11,7 +11,6 @@ use super::facts::Facts;
 /// FieldWatchers without a watch are removed when there are this many, at first.
 const SWEEP_AT: usize = 64;
 
-/// The watched values of a field.
 #[derive(Debug)]
 pub struct FieldWatchers {
     /// The index of the field among the selectable ones; `None` if the resource has no such field.

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use berth_api::read::json_text::{Index, JsonText, Malformed};
 use serde_json::{Error, Value};
 
-/// A field of an object.
 pub type Field<'t> = (Cow<'t, str>, Json<'t>);
 
 /// JSON that is parsed as far as it has been read.

@@ -54,15 +54,12 @@ impl Compiled for Value {
     }
 }
 
-/// A compiled form of any type.
 pub type AnyCompiled = Arc<dyn Any + Send + Sync>;
 
 /// An object as it was written at one resource version.
 #[derive(Debug)]
 pub struct Object {
-    /// The version it was written at.
     pub revision: u64,
-    /// The fields that selectors read.
     pub facts: Facts,
     text: Text,
     /// Where in the text the metadata is.
@@ -74,7 +71,6 @@ pub struct Object {
 /// An object that is to be written: all but its version.
 #[derive(Debug)]
 pub struct Draft {
-    /// The fields that selectors read.
     pub facts: Facts,
     text: Text,
     metadata: Range<u32>,
@@ -116,7 +112,6 @@ impl Draft {
         Object { revision, facts, text, metadata, compiled: Mutex::default() }
     }
 
-    /// The object without a version.
     pub fn unversioned(self) -> Object {
         Draft { version: None, ..self }.at(0)
     }
@@ -149,7 +144,6 @@ impl Object {
         &self.text
     }
 
-    /// With a compiled form that was made before.
     pub fn with_compiled(self, compiled: Option<AnyCompiled>) -> Object {
         Object { compiled: Mutex::new(compiled.into_iter().collect()), ..self }
     }
@@ -205,7 +199,6 @@ impl Object {
         out.put_slice(b"}");
     }
 
-    /// The object's JSON as `PartialObjectMetadata`.
     pub fn partial(&self) -> Bytes {
         let mut partial = Vec::new();
         self.write_partial(&mut partial);

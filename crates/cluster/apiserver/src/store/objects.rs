@@ -25,7 +25,6 @@ impl Objects {
         self.by_name.len()
     }
 
-    /// How many there are in a namespace.
     pub fn len_in(&self, namespace: &str) -> usize {
         self.in_order.get(namespace).map_or(0, BTreeMap::len)
     }

@@ -15,10 +15,8 @@ use super::selector::Filter;
 /// Namespace and name.
 pub type Position = (Box<str>, Box<str>);
 
-/// Some objects of a list.
 #[derive(Debug)]
 pub struct Page {
-    /// The version of the list.
     pub revision: u64,
     pub objects: Vec<Arc<Object>>,
     /// The last object of the page, if others follow.

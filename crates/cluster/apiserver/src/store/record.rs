@@ -55,7 +55,6 @@ pub struct Record<'b> {
     pub kind: Kind,
     pub revision: u64,
     pub text: &'b [u8],
-    /// All of its bytes.
     pub bytes: &'b [u8],
 }
 
@@ -84,7 +83,6 @@ pub fn write_record(out: &mut Vec<u8>, kind: Kind, revision: u64, text: &[&[u8]]
 
 #[derive(Debug)]
 pub enum Defect {
-    /// The system cannot read it.
     Io(io::Error),
     NoRecord,
     /// The file ends inside it.
@@ -218,7 +216,6 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The bytes of the mark.
     pub fn encode(self) -> Vec<u8> {
         let mut bytes = [self.end.to_le_bytes(), self.revision.to_le_bytes()].concat();
         bytes.extend(crc32fast::hash(&bytes).to_le_bytes());

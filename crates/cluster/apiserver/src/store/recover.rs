@@ -28,7 +28,6 @@ pub struct Recovery {
     pub damaged_file: Option<PathBuf>,
 }
 
-/// Something that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// Bytes of the file.

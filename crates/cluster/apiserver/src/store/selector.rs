@@ -31,7 +31,6 @@ struct ResolvedRequirement {
     equal: bool,
 }
 
-/// The filter of a list or a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub namespace: Option<String>,

@@ -17,24 +17,20 @@ pub enum Change {
     Import,
     /// The object must still be at this version.
     Update {
-        /// The expected version.
         expected: u64,
     },
     /// As [`Change::Update`]: of an object that is being deleted, or one that adds nothing but what the server keeps in metadata.
     /// It may use the reserve of a full store.
     Reserved {
-        /// The expected version.
         expected: u64,
     },
     /// As [`Change::Update`]: what the server itself writes for a deletion or an eviction, and the usage of a quota. It is
     /// small, and no full store refuses it.
     Release {
-        /// The expected version.
         expected: u64,
     },
     /// The object must still be at this version; watchers get the written value as its last state.
     Delete {
-        /// The expected version.
         expected: u64,
     },
 }
@@ -51,7 +47,6 @@ impl Change {
         }
     }
 
-    /// What the write does to its object.
     pub fn event_type(self) -> EventType {
         match self {
             Change::Create | Change::Import => EventType::Added,
@@ -102,7 +97,6 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// What a client is told.
     pub fn into_status(self, resource: &Resource, name: &str) -> Box<Status> {
         match self {
             WriteError::AlreadyExists => Status::already_exists(resource, name),

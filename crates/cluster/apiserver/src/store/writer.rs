@@ -139,7 +139,6 @@ fn write_batch(
     }
 }
 
-/// Writes that are committed together.
 #[derive(Default)]
 struct Batch {
     decided: Vec<Decided>,

@@ -44,6 +44,7 @@ impl FakeCluster {
             feature_gates: FeatureGates::default(),
             taints_new_nodes: false,
             version: "v1",
+            subresource: "",
             admitted: None,
         }
     }

@@ -9,7 +9,7 @@ use berth_rules::admission::{self, FieldError, shortened};
 use berth_schema::resource::Resource;
 use serde_json::{Map, Value};
 
-use crate::request::{Cause, CauseType, Status, note_conversion};
+use crate::request::{ApiResult, Cause, CauseType, Status, note_conversion};
 
 /// The object under a key, created if it is absent. `None` if the value is not an object.
 pub fn object<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Map<String, Value>> {
@@ -72,7 +72,6 @@ pub fn set_quantities(resources: &mut Value, key: &str, quantities: &ResourceLis
     }
 }
 
-/// A pod as a type.
 pub fn typed_pod(pod: &Value) -> Result<Pod, ValueError> {
     note_conversion();
     from_value(pod)
@@ -161,7 +160,6 @@ pub fn cause(error: &FieldError, prefix: &str) -> Cause {
     Cause::new(CauseType::named(error.error_type.as_str()), format!("{prefix}{}", error.field), message)
 }
 
-/// Validates a label selector, if there is one.
 pub fn validate_label_selector(path: &str, selector: &Value, causes: &mut Causes) {
     if selector.is_null() {
         return;
@@ -219,8 +217,7 @@ impl Causes {
         self.0.retain(|cause| !earlier.contains(cause) || !is_unchanged(cause));
     }
 
-    /// Refuses an object for which there are causes.
-    pub fn refuse(self, resource: &Resource, value: &Value) -> Result<(), Box<Status>> {
+    pub fn refuse(self, resource: &Resource, value: &Value) -> ApiResult {
         if self.0.is_empty() {
             return Ok(());
         }
@@ -245,12 +242,10 @@ impl Causes {
         self.push(CauseType::FieldValueInvalid, field, format!("Invalid value: {value}: {detail}"));
     }
 
-    /// A value may not be changed.
     pub fn immutable(&mut self, field: &str, value: &Value) {
         self.invalid(field, value, "field is immutable");
     }
 
-    /// A value is forbidden in the current state.
     pub fn forbidden(&mut self, field: &str, detail: &str) {
         self.push(CauseType::FieldValueForbidden, field, format!("Forbidden: {detail}"));
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::fields::{Causes, is_empty};
 use super::metadata;
 use crate::authz::HeldPermissions;
-use crate::request::{Attributes, Status, User};
+use crate::request::{ApiResult, Attributes, User};
 use crate::store::{Claim, Object};
 
 /// What the rules for an object see of the rest of the cluster.
@@ -24,7 +24,6 @@ pub trait Lookup: Sync {
     /// Whether an object of a resource has a value that at most one may have.
     fn is_claimed(&self, resource: &Resource, claim: &Claim) -> bool;
 
-    /// Whether a user may do something.
     fn allows(&self, user: &User, what: &Attributes<'_>) -> bool;
 
     /// What roles and built-in permissions give a user in a namespace (in all namespaces, if it is empty).
@@ -36,7 +35,6 @@ pub trait Lookup: Sync {
 
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// The rest of the cluster.
     pub lookup: &'a dyn Lookup,
     pub user: &'a User,
     /// Whether the extensions to Kubernetes' affinity are on.
@@ -46,6 +44,8 @@ pub struct Context<'a> {
     pub taints_new_nodes: bool,
     /// The version of the API in which the user wrote the object.
     pub version: &'a str,
+    /// What of the object is written; empty for the object itself.
+    pub subresource: &'a str,
     /// The pod that is created, as it is admitted: it is read once for all that looks at it from then on.
     pub admitted: Option<&'a OnceLock<Pod>>,
 }
@@ -58,8 +58,8 @@ pub trait Strategy: Sync {
     /// Completes a new object after its defaults: initial status, allocated addresses.
     fn prepare_create(&self, _context: &Context<'_>, _value: &mut Value) {}
 
-    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, _old: &Value) {
-        if matches!(subresource, "" | "scale") {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, _old: &Value) {
+        if matches!(context.subresource, "" | "scale") {
             self.default(new);
         }
     }
@@ -77,14 +77,7 @@ pub trait Strategy: Sync {
     /// Validates an object whose status the subresource `status` sets.
     fn validate_status(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
-    fn validate_subresource(
-        &self,
-        _context: &Context<'_>,
-        _subresource: &str,
-        _new: &Value,
-        _old: &Value,
-        _causes: &mut Causes,
-    ) {
+    fn validate_subresource(&self, _context: &Context<'_>, _new: &Value, _old: &Value, _causes: &mut Causes) {
     }
 
     /// Warns of fields that this server stores and ignores.
@@ -92,7 +85,6 @@ pub trait Strategy: Sync {
         Vec::new()
     }
 
-    /// Warns about a valid change.
     fn update_warnings(&self, _context: &Context<'_>, _new: &Value, _old: &Value) -> Vec<String> {
         Vec::new()
     }
@@ -101,18 +93,11 @@ pub trait Strategy: Sync {
     fn validate_claim(&self, _value: &Value, _claim: &Claim, _causes: &mut Causes) {}
 
     /// Checks whether the user may write this content.
-    fn authorize(&self, _context: &Context<'_>, _value: &Value) -> Result<(), Box<Status>> {
+    fn authorize(&self, _context: &Context<'_>, _value: &Value) -> ApiResult {
         Ok(())
     }
 
-    /// Checks whether a valid change is allowed.
-    fn authorize_update(
-        &self,
-        _context: &Context<'_>,
-        _subresource: &str,
-        _new: &Value,
-        _old: &Value,
-    ) -> Result<(), Box<Status>> {
+    fn authorize_update(&self, _context: &Context<'_>, _new: &Value, _old: &Value) -> ApiResult {
         Ok(())
     }
 
@@ -123,7 +108,7 @@ pub trait Strategy: Sync {
         resource: &Resource,
         value: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         self.validate_new(context, resource, value, warnings)?;
         self.authorize(context, value)
     }
@@ -134,7 +119,7 @@ pub trait Strategy: Sync {
         resource: &Resource,
         value: &Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let mut causes = Causes::default();
         metadata::validate(resource, &|name| self.name_problems(name), value, &mut causes);
         self.validate(context, value, &mut causes);

@@ -10,7 +10,7 @@ use berth_api::syntax;
 use berth_rules::admission::node_restriction::MIRROR;
 
 use super::fields::{Causes, items, object, repeated, text};
-use crate::request::Status;
+use crate::request::{ApiResult, Status};
 
 /// Characters of generated names: no vowels and no easily confused characters.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -34,7 +34,6 @@ pub fn now() -> String {
     rfc3339(jiff::Timestamp::now())
 }
 
-/// A name with a random suffix.
 pub fn generate_name(prefix: &str) -> String {
     let mut end = prefix.len().min(MAX_GENERATED_LENGTH - SUFFIX_LENGTH);
     while !prefix.is_char_boundary(end) {
@@ -50,7 +49,7 @@ pub fn prepare_create(
     resource: &Resource,
     (keeps_status, has_generation): (bool, bool),
     value: &mut Value,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     let Some(metadata) = value["metadata"].as_object_mut() else {
         return Err(Status::bad_request("metadata: Invalid value: an object is expected"));
     };
@@ -73,12 +72,7 @@ pub fn prepare_create(
 }
 
 /// Restores immutable fields, and the parts that a subresource does not write.
-pub fn keep_fixed(
-    resource: &Resource,
-    subresource: &str,
-    new: &mut Value,
-    old: &Value,
-) -> Result<(), Box<Status>> {
+pub fn keep_fixed(resource: &Resource, subresource: &str, new: &mut Value, old: &Value) -> ApiResult {
     if !new["metadata"].is_object() {
         return Err(Status::bad_request("metadata: Invalid value: an object is expected"));
     }

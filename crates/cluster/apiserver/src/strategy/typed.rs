@@ -24,7 +24,6 @@ pub struct Typed {
     pub complete: fn(&mut Value),
     /// Validates what the data above cannot express.
     pub check: fn(&Value, &mut Causes),
-    /// Validates a status.
     pub status: fn(&Value, &mut Causes),
     /// Whether this server acts on the objects; if not, it warns.
     pub is_evaluated: bool,

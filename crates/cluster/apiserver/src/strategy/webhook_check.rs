@@ -14,9 +14,7 @@ use berth_cel::Expression;
 
 /// Versions of `AdmissionReview`. A webhook is sent the first of its versions that is one of these.
 pub const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
-/// The variables of match conditions.
 pub const VARIABLES: &[&str] = &["object", "oldObject", "request"];
-/// Operations that rules may name.
 const OPERATIONS: &[&str] = &["*", "CREATE", "UPDATE", "DELETE", "CONNECT"];
 const MAX_CONDITIONS: usize = 64;
 

@@ -87,7 +87,6 @@ impl Column {
         Column { absent, ..self }
     }
 
-    /// The column with other cells.
     pub const fn with(self, cell: fn(&Row<'_>) -> Value) -> Column {
         Column { cell: Cell::Computed(cell), ..self }
     }

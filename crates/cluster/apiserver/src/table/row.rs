@@ -33,7 +33,6 @@ fn sorted(mut requirements: Vec<String>) -> Value {
     if requirements.is_empty() { NONE.into() } else { requirements.join(",").into() }
 }
 
-/// An object to be shown.
 pub struct Row<'o> {
     pub object: &'o Value,
     pub now: Timestamp,
@@ -72,7 +71,6 @@ impl<'o> Row<'o> {
         self.at(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
-    /// How many entries a map or list has.
     pub fn count(&self, pointer: &str) -> i64 {
         match self.at(pointer) {
             Some(Value::Object(entries)) => entries.len() as i64,

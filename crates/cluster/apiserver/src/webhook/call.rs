@@ -238,7 +238,6 @@ impl Webhooks {
 }
 
 impl Hook {
-    /// The URL, for messages.
     fn url(&self) -> String {
         format!("{}?timeout={}s", self.target, self.timeout.as_secs())
     }

@@ -13,7 +13,6 @@ use berth_cel::Expression;
 
 const NAMESPACE: (&str, &str, &str) = ("", "v1", "Namespace");
 
-/// A webhook of a configuration.
 #[derive(Clone, Debug)]
 pub struct Hook {
     pub(super) name: String,

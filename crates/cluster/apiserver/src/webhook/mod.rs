@@ -21,7 +21,6 @@ pub use hook::Hook;
 
 use crate::request::{Reason, User};
 
-/// A form in which a resource is served.
 #[derive(Clone, Copy, Debug)]
 pub struct ServedForm {
     /// Group, version and plural of the resource.
@@ -51,7 +50,6 @@ impl ServedForm {
     }
 }
 
-/// A request under admission review.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionAttributes<'a> {
     pub operation: Operation,
@@ -71,7 +69,6 @@ pub struct AdmissionAttributes<'a> {
     pub old_object: Option<&'a Value>,
     /// Labels of the object's namespace; `None` for cluster-scoped objects.
     pub namespace_labels: Option<&'a Value>,
-    /// Whether the request is a dry run.
     pub dry_run: bool,
 }
 

@@ -68,12 +68,10 @@ fn options_kind(attributes: &AdmissionAttributes<'_>) -> &'static str {
     }
 }
 
-/// A valid response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Answer {
     /// Why the request is denied; `None` if it is allowed.
     pub(super) denied: Option<Denied>,
-    /// A JSON patch for the object.
     pub(super) patch: Option<Value>,
     pub(super) warnings: Vec<String>,
 }

@@ -19,7 +19,6 @@ fn policy(kind: &str, value: i32) -> ScalingPolicy {
     ScalingPolicy { kind: kind.to_owned(), value, period_seconds: 15 }
 }
 
-/// What an autoscaler remembers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     recommendations: Vec<(Timestamp, i32)>,

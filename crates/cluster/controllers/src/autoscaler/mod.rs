@@ -58,7 +58,6 @@ struct Verdict {
 }
 
 impl HorizontalPodAutoscalers {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers, period: Duration) -> Self {
         let queue: Arc<Queue<NamespacedName>> = Arc::default();
         let caches = informers.caches();

@@ -33,7 +33,6 @@ pub(crate) struct CronJobs {
 }
 
 impl CronJobs {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let queue: Arc<Queue<NamespacedName>> = Arc::default();
         let of_jobs = queue.clone();

@@ -40,7 +40,6 @@ pub(crate) struct DaemonSets {
 }
 
 impl DaemonSets {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,

@@ -34,7 +34,6 @@ pub(crate) struct Deployments {
 }
 
 impl Deployments {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let caches = informers.caches();
         let controller = Deployments { api: api.clone(), recorder, caches, queue: Arc::default() };

@@ -78,7 +78,6 @@ pub(super) fn spec(deployment: &Deployment) -> Spec {
     }
 }
 
-/// Planned pods of these ReplicaSets.
 pub(super) fn total_replicas<'a>(sets: impl IntoIterator<Item = &'a Sized>) -> i32 {
     clamp(sets.into_iter().map(|set| i64::from(set.replicas)).sum())
 }

@@ -39,7 +39,6 @@ pub(crate) struct DisruptionBudgets {
 }
 
 impl DisruptionBudgets {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let caches = informers.caches();
         let controller = DisruptionBudgets { api: api.clone(), recorder, caches, queue: Arc::default() };

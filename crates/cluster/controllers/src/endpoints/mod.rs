@@ -38,7 +38,6 @@ pub(crate) struct ServiceEndpoints {
 }
 
 impl ServiceEndpoints {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, informers: &mut Informers) -> Self {
         let caches = informers.caches();
         let queue: Arc<Queue<NamespacedName>> = Arc::default();

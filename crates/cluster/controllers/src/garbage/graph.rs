@@ -14,7 +14,6 @@ pub(super) const FOREGROUND: &str = "foregroundDeletion";
 /// Finalizer of an owner whose dependents are orphaned.
 pub(super) const ORPHAN: &str = "orphan";
 
-/// An object.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) kind: &'static Resource,

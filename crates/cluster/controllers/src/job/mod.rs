@@ -43,7 +43,6 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,
@@ -113,7 +112,6 @@ impl Jobs {
         Ok(Next::at(plan.look_again, now))
     }
 
-    /// Removes the finalizer of counted pods.
     async fn release(&self, pods: &[Arc<Pod>]) -> Result<(), CallError> {
         let released = join_all(pods.iter().map(|pod| self.release_one(pod))).await;
         released.into_iter().collect()

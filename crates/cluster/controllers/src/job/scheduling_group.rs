@@ -107,7 +107,6 @@ fn is_grouped(job: &Job, version: KubernetesVersion) -> bool {
     is_group && !names_group
 }
 
-/// The template of the group.
 fn template_of(job: &Job, name: &str, version: KubernetesVersion) -> Value {
     let mut template =
         json!({"name": name, "schedulingPolicy": {"gang": {"minCount": job.parallelism().max(1)}}});

@@ -84,7 +84,6 @@ pub(crate) struct TaintEviction {
 type Seen = HashMap<String, Vec<(NodeTaint, Timestamp)>>;
 
 impl TaintEviction {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,

@@ -24,7 +24,6 @@ pub(crate) struct EphemeralVolumes {
 }
 
 impl EphemeralVolumes {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let caches = informers.caches();
         let controller = EphemeralVolumes { api: api.clone(), recorder, caches, queue: Arc::default() };

@@ -51,7 +51,6 @@ pub(crate) struct PersistentVolumes {
 }
 
 impl PersistentVolumes {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let controller = PersistentVolumes {
             api: api.clone(),

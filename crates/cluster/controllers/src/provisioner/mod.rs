@@ -71,7 +71,6 @@ struct Attempt {
     n_failed: u32,
 }
 
-/// Why no volume can be created.
 enum Failure {
     /// Another node may be better: the scheduler selects one.
     Reschedule(String),

@@ -39,7 +39,6 @@ pub(crate) struct ReplicaSets {
 }
 
 impl ReplicaSets {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(
         kind: &'static Resource,
         api: &Api,

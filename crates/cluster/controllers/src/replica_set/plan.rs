@@ -9,7 +9,6 @@ use super::rank::pods_to_delete;
 use crate::pod_control::BURST;
 use crate::view::{Condition, Pod, ReplicaSet, ReplicaSetStatus, remove_condition, set_condition};
 
-/// The pods to create or delete.
 #[derive(Debug)]
 pub(super) enum Plan {
     Nothing,

@@ -94,7 +94,6 @@ impl ResourceClaims {
         });
     }
 
-    /// Makes the claims of a PodGroup.
     pub(super) async fn sync_group(&self, key: &NamespacedName) -> Result<(), CallError> {
         let group = self.caches.pod_groups.get(key).filter(|_| self.groups_share);
         let Some(group) = group.filter(|group| !group.metadata.is_deleting()) else { return Ok(()) };

@@ -58,7 +58,6 @@ pub(crate) struct ResourceClaims {
 }
 
 impl ResourceClaims {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(
         api: &Api,
         recorder: Recorder,

@@ -58,7 +58,6 @@ fn leaves_by_devices(
 }
 
 impl DeviceTaintEviction {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let caches = informers.caches();
         let controller = DeviceTaintEviction { api: api.clone(), recorder, caches, queue: Arc::default() };

@@ -44,7 +44,6 @@ pub(crate) struct StatefulSets {
 }
 
 impl StatefulSets {
-    /// Creates a controller and registers its handlers with the informers.
     pub(crate) fn new(api: &Api, recorder: Recorder, informers: &mut Informers) -> Self {
         let caches = informers.caches();
         let controller = StatefulSets {

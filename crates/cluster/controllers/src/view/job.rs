@@ -119,7 +119,6 @@ berth_api::object_types! {
 }
 
 impl Job {
-    /// Maximum concurrent pods.
     pub(crate) fn parallelism(&self) -> i32 {
         self.spec.parallelism.unwrap_or(1).max(0)
     }
@@ -130,7 +129,6 @@ impl Job {
 }
 
 impl JobStatus {
-    /// Whether a condition is true.
     pub(crate) fn has(&self, kind: &str) -> bool {
         find_condition(&self.conditions, kind).is_some_and(Condition::is_true)
     }

@@ -121,7 +121,6 @@ impl PersistentVolumeClaim {
         self.spec.resources.requests.get(STORAGE).copied().unwrap_or_default()
     }
 
-    /// The requested amount as a list of resources.
     pub(crate) fn requests(&self) -> &ResourceList {
         &self.spec.resources.requests
     }

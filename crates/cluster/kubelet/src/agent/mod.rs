@@ -183,7 +183,6 @@ impl Agent {
     }
 }
 
-/// Which lists have arrived.
 struct Ready {
     namespaces: bool,
     nodes: bool,

@@ -84,7 +84,6 @@ impl Agent {
         None
     }
 
-    /// Reports a pod that still waits.
     pub(super) fn mount_due(&mut self, id: PodId) {
         if let Some((reason, why)) = self.retry_mount(id)
             && let Some(entry) = self.pods.get(id)
@@ -113,7 +112,6 @@ impl Agent {
         }
     }
 
-    /// Checks the waiting pods of a node again.
     pub(super) fn retry_mounts_of(&mut self, node: NodeId) {
         let is_here = |id: &PodId| self.pods.get(*id).is_some_and(|entry| entry.node == node);
         let pods = self.pending_mounts.pods().filter(is_here).collect();

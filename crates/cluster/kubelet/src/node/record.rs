@@ -54,7 +54,6 @@ impl NodeView {
         self.status.as_ref().is_some_and(|s| s.allocatable.is_some())
     }
 
-    /// The node for the engine.
     pub(crate) fn to_node(&self) -> Node {
         let status = self.status.clone().unwrap_or_default();
         Node {

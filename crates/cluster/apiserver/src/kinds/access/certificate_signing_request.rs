@@ -4,7 +4,7 @@ use berth_schema::resource::CERTIFICATE_SIGNING_REQUESTS;
 use jiff::SignedDuration;
 
 use crate::kinds::prelude::*;
-use crate::request::{Attributes, Status};
+use crate::request::{ApiResult, Attributes, Status};
 use crate::table::duration::human_duration;
 
 pub struct CertificateSigningRequest;
@@ -15,7 +15,6 @@ const FAILED: &str = "Failed";
 /// The conditions that only the subresource `approval` sets.
 const DECISIONS: [&str; 2] = [APPROVED, DENIED];
 
-/// The conditions of a type.
 fn conditions<'v>(request: &'v Value, condition: &'static str) -> impl Iterator<Item = &'v Value> + Clone {
     items(&request["status"], "conditions").iter().filter(move |entry| entry["type"] == condition)
 }
@@ -38,8 +37,8 @@ impl Strategy for CertificateSigningRequest {
     }
 
     /// The subresource `status` keeps the conditions that `approval` sets.
-    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        if subresource != "status" {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        if context.subresource != "status" {
             return;
         }
         for decision in DECISIONS {
@@ -94,14 +93,8 @@ impl Strategy for CertificateSigningRequest {
 
     /// Approving and signing need a permission for the signer, as the admission plugins CertificateApproval and
     /// CertificateSigning demand.
-    fn authorize_update(
-        &self,
-        context: &Context<'_>,
-        subresource: &str,
-        new: &Value,
-        old: &Value,
-    ) -> Result<(), Box<Status>> {
-        if subresource == "status" {
+    fn authorize_update(&self, context: &Context<'_>, new: &Value, old: &Value) -> ApiResult {
+        if context.subresource == "status" {
             let mut causes = Causes::default();
             for decision in DECISIONS {
                 if conditions(new, decision).count() > conditions(old, decision).count() {
@@ -112,7 +105,7 @@ impl Strategy for CertificateSigningRequest {
             causes.refuse(&CERTIFICATE_SIGNING_REQUESTS, new)?;
         }
         let changes = |field: &str| new["status"][field] != old["status"][field];
-        let verb = match subresource {
+        let verb = match context.subresource {
             "approval" => "approve",
             "status" if changes("certificate") || changes("conditions") => "sign",
             _ => return Ok(()),

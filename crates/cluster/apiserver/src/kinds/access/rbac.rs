@@ -6,7 +6,7 @@ use berth_schema::resource::{CLUSTER_ROLES, ROLES, Resource};
 
 use crate::authz::{PolicyRule, RBAC_GROUP as GROUP, quoted, role_of};
 use crate::kinds::prelude::*;
-use crate::request::{Attributes, MASTERS, Reason, Status};
+use crate::request::{ApiResult, Attributes, MASTERS, Reason, Status};
 use crate::store::key;
 
 pub struct Role(pub &'static Resource);
@@ -36,18 +36,12 @@ impl Strategy for Role {
     }
 
     /// What aggregates permissions may stop doing so only by a user who may set it up.
-    fn authorize_update(
-        &self,
-        context: &Context<'_>,
-        _subresource: &str,
-        _new: &Value,
-        old: &Value,
-    ) -> Result<(), Box<Status>> {
+    fn authorize_update(&self, context: &Context<'_>, _new: &Value, old: &Value) -> ApiResult {
         if old["aggregationRule"].is_null() { Ok(()) } else { self.authorize(context, old) }
     }
 
     /// The user must hold every permission of the role, or the verb `escalate` on it.
-    fn authorize(&self, context: &Context<'_>, value: &Value) -> Result<(), Box<Status>> {
+    fn authorize(&self, context: &Context<'_>, value: &Value) -> ApiResult {
         let (namespace, name) = key(value);
         if is_exempt(context, "escalate", self.0, namespace, name) {
             return Ok(());
@@ -92,7 +86,7 @@ impl Strategy for RoleBinding {
     }
 
     /// The user must hold every permission of the bound role, or the verb `bind` on it.
-    fn authorize(&self, context: &Context<'_>, value: &Value) -> Result<(), Box<Status>> {
+    fn authorize(&self, context: &Context<'_>, value: &Value) -> ApiResult {
         let (namespace, name) = key(value);
         let role = &value["roleRef"];
         let roles = if text(role, "/kind") == "ClusterRole" { &CLUSTER_ROLES } else { &ROLES };
@@ -190,7 +184,7 @@ fn check_held(
     namespace: &str,
     name: &str,
     rules: &[PolicyRule],
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     let held = context.lookup.held(context.user, namespace);
     let budget = WorkBudget::new(MAX_STEPS);
     let mut beyond = Vec::new();

@@ -24,8 +24,8 @@ impl Strategy for Namespace {
         value["status"] = json!({"phase": "Active"});
     }
 
-    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        if subresource.is_empty() {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        if context.subresource.is_empty() {
             // A replaced or applied object may have no spec, and `take` needs one.
             object(new, "spec");
             take(&mut new["spec"], &old["spec"], "finalizers");

@@ -18,7 +18,6 @@ impl Strategy for ConfigMap {
     }
 }
 
-/// Validates size and keys of the data.
 pub fn validate_data(value: &Value, causes: &mut Causes) {
     let size: usize = ["data", "binaryData"]
         .iter()

@@ -30,7 +30,6 @@ pub static STRATEGY: Typed = Typed {
     ..Typed::new(&LIMIT_RANGES)
 };
 
-/// The kinds of what is limited.
 const TYPES: [&str; 3] = ["Container", "PersistentVolumeClaim", "Pod"];
 const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
@@ -74,7 +73,6 @@ fn validate(spec: &Value, causes: &mut Causes) {
     }
 }
 
-/// Compares the amounts of a resource.
 fn compare(limit: &Value, name: &str, path: &str, causes: &mut Causes) {
     let has_defaults = limit["type"] != "Pod";
     let [max, min, default, request, ratio] = LISTS

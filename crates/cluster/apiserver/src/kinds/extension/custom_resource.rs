@@ -1,6 +1,6 @@
 //! Objects of custom resources: pruned, defaulted and validated by their structural schemas.
 
-use crate::request::{Reason, Status};
+use crate::request::{ApiResult, Reason, Status};
 use berth_schema::prune;
 use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, Custom, Resource};
 
@@ -14,7 +14,7 @@ impl Strategy for Custom {
         default_by(&schema.openapi, value);
     }
 
-    fn prepare_update(&self, _context: &Context<'_>, _subresource: &str, new: &mut Value, _old: &Value) {
+    fn prepare_update(&self, _context: &Context<'_>, new: &mut Value, _old: &Value) {
         self.default(new);
     }
 
@@ -37,7 +37,7 @@ impl Strategy for Custom {
         resource: &Resource,
         value: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let definition = context.lookup.get(&CUSTOM_RESOURCE_DEFINITIONS, "", &resource.group_resource());
         if definition.is_none_or(|definition| !definition.parsed()["metadata"]["deletionTimestamp"].is_null())
         {

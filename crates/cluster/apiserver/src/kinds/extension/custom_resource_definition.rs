@@ -30,8 +30,8 @@ impl Strategy for CustomResourceDefinition {
         set_status(context, value, &json!({}));
     }
 
-    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        if subresource.is_empty() {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        if context.subresource.is_empty() {
             self.default(new);
             set_status(context, new, &old["status"]);
         }

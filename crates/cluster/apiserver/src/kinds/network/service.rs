@@ -28,8 +28,8 @@ impl Strategy for Service {
         allocate(context, value, None);
     }
 
-    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        if subresource.is_empty() {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        if context.subresource.is_empty() {
             self.default(new);
             allocate(context, new, Some(old));
         }

@@ -26,7 +26,6 @@ use crate::kinds::prelude::*;
 use crate::strategy::proposal_fields::ENFORCED;
 use crate::strategy::{add_topology_labels, metadata};
 
-/// Default grace period of a pod in seconds.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 const IGNORED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -60,8 +59,8 @@ impl Strategy for Pod {
         }
     }
 
-    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        update::prepare_update(context, subresource, new, old);
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        update::prepare_update(context, new, old);
     }
 
     fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
@@ -88,14 +87,8 @@ impl Strategy for Pod {
     }
 
     /// By any subresource: those that do not write annotations have kept them.
-    fn authorize_update(
-        &self,
-        context: &Context<'_>,
-        subresource: &str,
-        new: &Value,
-        old: &Value,
-    ) -> Result<(), Box<Status>> {
-        if subresource == "resize" {
+    fn authorize_update(&self, context: &Context<'_>, new: &Value, old: &Value) -> ApiResult {
+        if context.subresource == "resize" {
             resize::authorize(context, new, old)?;
         }
         if new["metadata"]["annotations"] == old["metadata"]["annotations"] {
@@ -110,15 +103,8 @@ impl Strategy for Pod {
         causes.refuse(&PODS, new)
     }
 
-    fn validate_subresource(
-        &self,
-        context: &Context<'_>,
-        subresource: &str,
-        new: &Value,
-        old: &Value,
-        causes: &mut Causes,
-    ) {
-        match subresource {
+    fn validate_subresource(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
+        match context.subresource {
             "resize" => resize::validate(context, new, old, causes),
             "ephemeralcontainers" => ephemeral::validate(new, old, causes),
             _ => {}
@@ -132,7 +118,7 @@ impl Strategy for Pod {
         resource: &Resource,
         pod: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let name = text(pod, "/metadata/name").to_owned();
         if let Some(why) = misuse_of_mirror(pod) {
             return Err(Status::forbidden(resource, &name, why));
@@ -217,18 +203,18 @@ fn misuse_of_mirror(pod: &Value) -> Option<&'static str> {
     }
 }
 
-fn read(pod: &Value) -> Result<typed::Pod, Box<Status>> {
+fn read(pod: &Value) -> ApiResult<typed::Pod> {
     typed_pod(pod).map_err(|error| {
         Status::bad_request(format!("Pod in version \"v1\" cannot be handled as a Pod: {error}"))
     })
 }
 
-pub fn priority_classes(context: &Context<'_>) -> Result<Vec<PriorityClass>, Box<Status>> {
+pub fn priority_classes(context: &Context<'_>) -> ApiResult<Vec<PriorityClass>> {
     let objects = context.lookup.list(&PRIORITY_CLASSES, None);
     objects.iter().map(|object| from_value(&object.parsed()).map_err(Status::internal)).collect()
 }
 
-fn runtime_class(context: &Context<'_>, name: &str) -> Result<Option<RuntimeClass>, Box<Status>> {
+fn runtime_class(context: &Context<'_>, name: &str) -> ApiResult<Option<RuntimeClass>> {
     let class = context.lookup.get(&RUNTIME_CLASSES, "", name).filter(|_| !name.is_empty());
     class.map(|object| from_value(&object.parsed()).map_err(Status::internal)).transpose()
 }

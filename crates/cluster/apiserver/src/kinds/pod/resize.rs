@@ -183,7 +183,7 @@ fn validate_volumes(new: &[Value], old: &[Value], causes: &mut Causes) {
 }
 
 /// Checks whether the node of a resized pod can do it: the admission plugins NodeDeclaredFeatures and PodResize.
-pub fn authorize(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
+pub fn authorize(context: &Context<'_>, new: &Value, old: &Value) -> ApiResult {
     let node = text(new, "/spec/nodeName");
     if node.is_empty() || new["spec"] == old["spec"] {
         return Ok(());

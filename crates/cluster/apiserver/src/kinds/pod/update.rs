@@ -14,8 +14,8 @@ use crate::request::Cause;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
 /// Restores the fields of a changed pod that only its creation sets.
-pub fn prepare_update(context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-    match subresource {
+pub fn prepare_update(context: &Context<'_>, new: &mut Value, old: &Value) {
+    match context.subresource {
         "status" => {
             if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
                 agree_with_first(status, ["podIP", "podIPs"], |item| &item["ip"], |ip| json!({"ip": ip}));

@@ -334,8 +334,8 @@ impl Strategy for Group {
     }
 
     /// A change that leaves out the priority keeps it, as the plugin `Priority` does.
-    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        if subresource.is_empty() {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        if context.subresource.is_empty() {
             self.default(new);
             let (priority, spec) = (&old["spec"]["priority"], new["spec"].as_object_mut());
             if let Some(spec) = spec.filter(|_| !priority.is_null()) {
@@ -356,7 +356,7 @@ impl Strategy for Group {
         resource: &Resource,
         group: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let name = name(group).to_owned();
         let refused = if is_old(context) {
             super::pod_group::set_priority(context, &mut group["spec"], "pod group spec")
@@ -413,10 +413,10 @@ impl Strategy for Workload {
         }
     }
 
-    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
         remove_gated(context.feature_gates, &mut new["spec"], &old["spec"]);
         if is_old(context) {
-            WORKLOAD.prepare_update(context, subresource, new, old);
+            WORKLOAD.prepare_update(context, new, old);
         }
     }
 
@@ -426,7 +426,7 @@ impl Strategy for Workload {
         resource: &Resource,
         workload: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         if is_old(context) {
             WORKLOAD.set_priorities(context, resource, workload)?;
         }

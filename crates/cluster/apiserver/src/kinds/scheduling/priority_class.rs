@@ -60,7 +60,7 @@ impl Strategy for PriorityClass {
     }
 
     /// At most one class is that of pods without one: the admission plugin Priority.
-    fn authorize(&self, context: &Context<'_>, value: &Value) -> Result<(), Box<Status>> {
+    fn authorize(&self, context: &Context<'_>, value: &Value) -> ApiResult {
         if value["globalDefault"] != true {
             return Ok(());
         }

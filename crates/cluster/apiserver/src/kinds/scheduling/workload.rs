@@ -29,7 +29,7 @@ impl Workload {
         context: &Context<'_>,
         resource: &Resource,
         workload: &mut Value,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let name = name(workload).to_owned();
         for template in items_mut(&mut workload["spec"], "podGroupTemplates") {
             set_priority(context, template, "pod group template")
@@ -41,7 +41,7 @@ impl Workload {
 
 impl Strategy for Workload {
     /// A change that leaves out the priority of a template keeps it, as the plugin `Priority` does.
-    fn prepare_update(&self, _context: &Context<'_>, _subresource: &str, new: &mut Value, old: &Value) {
+    fn prepare_update(&self, _context: &Context<'_>, new: &mut Value, old: &Value) {
         for template in items_mut(&mut new["spec"], "podGroupTemplates") {
             let before =
                 items(&old["spec"], "podGroupTemplates").iter().find(|t| t["name"] == template["name"]);

@@ -22,7 +22,7 @@ impl Strategy for CsiDriver {
         }
     }
 
-    fn prepare_update(&self, _context: &Context<'_>, _subresource: &str, new: &mut Value, old: &Value) {
+    fn prepare_update(&self, _context: &Context<'_>, new: &mut Value, old: &Value) {
         self.default(new);
         count_generation(new, old);
     }

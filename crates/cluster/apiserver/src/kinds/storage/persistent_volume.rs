@@ -53,8 +53,8 @@ impl Strategy for PersistentVolume {
         add_finalizer(value, "metadata", PROTECTION);
     }
 
-    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        if subresource != "status" {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        if context.subresource != "status" {
             self.default(new);
         } else if new["status"]["phase"] != old["status"]["phase"] {
             new["status"]["lastPhaseTransitionTime"] = now().into();

@@ -81,14 +81,9 @@ impl Strategy for PersistentVolumeClaim {
     }
 
     /// A claim may grow if its class allows that.
-    fn authorize_update(
-        &self,
-        context: &Context<'_>,
-        subresource: &str,
-        new: &Value,
-        old: &Value,
-    ) -> Result<(), Box<Status>> {
-        if !subresource.is_empty() || !volume::compare(size(&new["spec"]), size(&old["spec"])).is_gt() {
+    fn authorize_update(&self, context: &Context<'_>, new: &Value, old: &Value) -> ApiResult {
+        if !context.subresource.is_empty() || !volume::compare(size(&new["spec"]), size(&old["spec"])).is_gt()
+        {
             return Ok(());
         }
         let annotated = text(new, "/metadata/annotations/volume.beta.kubernetes.io~1storage-class");

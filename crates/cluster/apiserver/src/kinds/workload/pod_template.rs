@@ -13,7 +13,7 @@ impl Strategy for PodTemplate {
         }
     }
 
-    fn prepare_update(&self, _context: &Context<'_>, _subresource: &str, new: &mut Value, _old: &Value) {
+    fn prepare_update(&self, _context: &Context<'_>, new: &mut Value, _old: &Value) {
         self.default(new);
     }
 

@@ -57,8 +57,8 @@ impl Strategy for Workload {
         (self.complete)(value);
     }
 
-    fn prepare_update(&self, context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        if matches!(subresource, "" | "scale") {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        if matches!(context.subresource, "" | "scale") {
             self.default(new);
             remove_gated(context, new, old);
         }

@@ -63,8 +63,8 @@ impl Strategy for Claim {
     }
 
     /// A status that loses devices of the allocation loses what drivers report about them.
-    fn prepare_update(&self, _context: &Context<'_>, subresource: &str, new: &mut Value, old: &Value) {
-        match subresource {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        match context.subresource {
             "status" => status::drop_deallocated(&mut new["status"], &old["status"]),
             _ => self.default(new),
         }
@@ -93,7 +93,7 @@ impl Strategy for Claim {
         resource: &Resource,
         value: &mut Value,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Box<Status>> {
+    ) -> ApiResult {
         let (pointer, path) = self.devices;
         let requests = value.pointer(pointer).map_or(&[][..], |devices| items(devices, "requests"));
         let is_admin = |request: &Value| request["exactly"]["adminAccess"] == true;
@@ -103,14 +103,8 @@ impl Strategy for Claim {
         self.validate_new(context, resource, value, warnings)
     }
 
-    fn authorize_update(
-        &self,
-        context: &Context<'_>,
-        subresource: &str,
-        new: &Value,
-        old: &Value,
-    ) -> Result<(), Box<Status>> {
-        if subresource != "status" {
+    fn authorize_update(&self, context: &Context<'_>, new: &Value, old: &Value) -> ApiResult {
+        if context.subresource != "status" {
             return Ok(());
         }
         let admin_access = |claim: &Value| {
@@ -131,7 +125,7 @@ fn require_admin_namespace(
     resource: &Resource,
     object: &Value,
     path: Option<String>,
-) -> Result<(), Box<Status>> {
+) -> ApiResult {
     let Some(path) = path else { return Ok(()) };
     let namespace = context.lookup.get(&NAMESPACES, "", text(object, "/metadata/namespace"));
     if namespace

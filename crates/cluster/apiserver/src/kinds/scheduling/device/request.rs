@@ -83,7 +83,6 @@ fn default_count(request: &mut Value) {
     }
 }
 
-/// `devices` of a claim's `spec`.
 pub fn validate_devices(devices: &Value, path: &str, causes: &mut Causes) {
     let names = RequestNames::of(devices);
     let field = format!("{path}.requests");

@@ -57,7 +57,7 @@ impl Strategy for Slice {
     }
 
     /// Devices that take resources of their node need a kubelet that knows them: the admission plugin NodeDeclaredFeatures.
-    fn authorize(&self, context: &Context<'_>, slice: &Value) -> Result<(), Box<Status>> {
+    fn authorize(&self, context: &Context<'_>, slice: &Value) -> ApiResult {
         let spec = &slice["spec"];
         let taking =
             items(spec, "devices").iter().filter(|device| !is_empty(&device["nodeAllocatableResources"]));

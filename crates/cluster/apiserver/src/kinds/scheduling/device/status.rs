@@ -12,7 +12,7 @@ use super::names::{
 };
 use super::request::{MAX_CONFIG, RequestNames, validate_config, validate_tolerations};
 use crate::kinds::prelude::*;
-use crate::request::{Attributes, Status};
+use crate::request::{ApiResult, Attributes, Status};
 use crate::strategy::conditions::validate_conditions;
 
 const MAX_RESULTS: usize = 32;
@@ -56,7 +56,6 @@ pub fn drop_deallocated(new: &mut Value, old: &Value) {
     }
 }
 
-/// Validates a change of the status.
 pub fn validate(new: &Value, old: &Value, causes: &mut Causes) {
     let (status, old) = (&new["status"], &old["status"]);
     let path = "status.reservedFor";
@@ -180,7 +179,7 @@ fn is_interface_address(text: &str) -> bool {
 /// Checks the permissions that parts of the status need besides the one for `resourceclaims/status`: allocations and consumers
 /// need `resourceclaims/binding`; statuses of devices need `resourceclaims/driver` with the name of the driver, and a verb
 /// that says whether the user is on the node of the allocation.
-pub fn authorize(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Box<Status>> {
+pub fn authorize(context: &Context<'_>, new: &Value, old: &Value) -> ApiResult {
     const VERBS: [&str; 2] = ["update", "patch"];
     let namespace = text(new, "/metadata/namespace");
     let may = |verbs: &[&str], subresource: &str, name: &str| {
