@@ -39,7 +39,7 @@ fn selects_by_absence(scenario: &str) -> bool {
 
 /// The suites that a version has an oracle for: DeviceTaintRules of v1 are there since 1.37.
 fn suites_of(version: &str) -> impl Iterator<Item = (&'static str, u32)> {
-    SUITES.into_iter().filter(move |(suite, _)| version != "1.36" || suite != "recent-devices")
+    SUITES.into_iter().filter(move |(suite, _)| version != "1.36" || *suite != "recent-devices")
 }
 
 pub fn run(arguments: &[&str]) -> Result<String, String> {
