@@ -99,6 +99,41 @@ impl PodRequests {
         requests
     }
 
+    /// The requests as versions before 1.37 sum them: of each container whose status has `resources`, the largest of desired,
+    /// allocated and actuated count, and of other containers the desired ones, also if the resize is infeasible.
+    pub fn by_container(pod: &Pod) -> PodRequests {
+        if !PodRequests::depend_on_status(pod) {
+            return PodRequests::of(pod);
+        }
+        let mut resized = pod.clone();
+        let status = std::mem::take(&mut resized.status);
+        let raise_to =
+            |desired: &mut ResourceList, actuated: &ResourceList, allocated: &Option<ResourceList>| {
+                if status.is_resize_infeasible() {
+                    desired.clear();
+                }
+                raise(desired, actuated);
+                allocated.iter().for_each(|allocated| raise(desired, allocated));
+            };
+        let reports = reports(&status);
+        let spec = &mut *resized.spec;
+        let sidecars = spec.init_containers.iter_mut().filter(|c| c.is_sidecar());
+        for container in spec.containers.iter_mut().chain(sidecars) {
+            let Some(report) = reports.get(container.name.as_str()) else { continue };
+            if let Some(resources) = &report.resources {
+                raise_to(&mut container.resources.requests, &resources.requests, &report.allocated_resources);
+            }
+        }
+        if let (Some(of_pod), Some(resources)) = (&mut spec.resources, &status.resources) {
+            let desired: ResourceList =
+                of_pod.requests.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
+            raise_to(&mut of_pod.requests, &resources.requests, &status.allocated_resources);
+            of_pod.requests.retain(|name, _| desired.contains_key(name));
+            raise(&mut of_pod.requests, &desired);
+        }
+        PodRequests::of(&resized)
+    }
+
     /// The amount of one resource: in milli-CPU for `cpu`, otherwise in bytes or whole units.
     pub fn amount(&self, resource: &str) -> i64 {
         match resource {
@@ -298,6 +333,32 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn before_1_37_each_container_counted_by_its_own_status() {
+        let cpu = |cpu: &str| json!({"requests": {"cpu": cpu}});
+        let statuses = json!([
+            {"name": "a", "allocatedResources": {"cpu": "2"}, "resources": cpu("3")},
+            {"name": "b", "allocatedResources": {"cpu": "4"}},
+        ]);
+        let infeasible = json!([{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]);
+        for (of_pod, conditions, status, expected) in [
+            (json!(null), json!([]), json!(null), (4000, 7000)),
+            (json!(null), infeasible.clone(), json!(null), (4000, 7000)),
+            (cpu("5"), infeasible.clone(), cpu("1"), (1000, 1000)),
+            (cpu("5"), infeasible, json!({"requests": {"memory": "1"}}), (0, 7000)),
+        ] {
+            let containers =
+                json!([{"name": "a", "resources": cpu("1")}, {"name": "b", "resources": cpu("1")}]);
+            let pod = json!({
+                "spec": {"containers": containers, "resources": of_pod},
+                "status": {"containerStatuses": statuses, "conditions": conditions, "resources": status},
+            });
+            let pod = serde_json::from_value(pod).unwrap();
+            let requests = (PodRequests::by_container(&pod).milli_cpu, PodRequests::of(&pod).milli_cpu);
+            assert_eq!(requests, expected, "{of_pod} {conditions} {status}");
+        }
+    }
 
     /// Milli-CPU of a pod with one container that requests one CPU.
     fn milli_cpu(pod_level: Value, status: Value) -> i64 {

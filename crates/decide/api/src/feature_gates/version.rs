@@ -110,6 +110,8 @@ pub enum VersionChange {
     GroupAgreement,
     GroupsPreempt,
     BasicGroups,
+    RequestsOfResizes,
+    DistinctWithinRequest,
     EmptySpreadSelector,
     EmptyBudgetSelector,
     AllWithUnusablePool,
@@ -210,6 +212,19 @@ const ROWS: &[ChangeRow] = &[
         None,
         V1_37,
         "The pods of a basic group are decided together, as many as fit, and the group has a condition; they were decided one by one",
+    ),
+    row(
+        RequestsOfResizes,
+        None,
+        V1_37,
+        "A resized pod requests the most of desired, allocated and actuated resources, each summed over its containers, and without \
+         the desired ones if the resize is infeasible; the most of each container whose status has `resources` was summed",
+    ),
+    row(
+        DistinctWithinRequest,
+        None,
+        V1_37,
+        "`distinctAttribute` holds for all devices of a request; each was compared with the last one of each request that was tried",
     ),
     row(
         EmptySpreadSelector,

@@ -187,6 +187,11 @@ fn room_is_left_for_nominated_pods() {
     let spread = "node a zone=a\nnode b zone=b\npod default/x on b app=p\npod default/n nominated a app=p
         pod default/p app=p spread(1 app=p @zone)";
     assert_eq!(crate::common::placed(spread), "p=a");
+    // Its anti-affinity counts only where that of a running pod, wherever it runs, concerns the pod as well.
+    let apart = "node a\nnode b\npod default/n nominated a priority:5 anti(app=p @hostname)
+        pod default/p app=p select:hostname=a";
+    assert_eq!(crate::common::placed(apart), "p=a");
+    assert_eq!(crate::common::placed(&format!("pod default/x on b anti(app=p @hostname)\n{apart}")), "p=-");
     // Preempting on the node: the nominated pod of lower priority has to be decided again.
     let victims = "node a cpu=2\npod default/x on a cpu=2\npod default/n nominated a cpu=2 priority:5
         pod default/p cpu=2 priority:6";

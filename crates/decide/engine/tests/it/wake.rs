@@ -112,6 +112,16 @@ fn a_pod_that_seeks_company_wakes_for_pods_that_match_where_it_may_go() {
 }
 
 #[test]
+fn a_pod_kept_out_by_a_nominated_one_wakes_when_the_last_running_pod_with_anti_affinity_goes() {
+    check(
+        "node a cpu=1\nnode b cpu=1\npod default/full on b cpu=1\npod default/x on b anti(app=p @hostname)
+         pod default/n nominated a priority:5 anti(app=p @hostname)\npod default/p app=p cpu=1",
+        &["-default/x"],
+        &["-default/full", "pod default/y on b anti(app=p @hostname)"],
+    );
+}
+
+#[test]
 fn a_pod_kept_out_by_others_wakes_when_the_last_of_them_goes() {
     let zones = "node a1 zone=a\nnode a2 zone=a\nnode b1 zone=b";
     check(

@@ -51,8 +51,11 @@ pub fn values(world: &World, request: &Request) -> Vec<i64> {
                 let Threshold { cpu, memory } = request.threshold;
                 [("cpu", cpu), ("memory", memory)].iter().any(|(resource, threshold)| {
                     let pods = running(world).filter(|pod| pod.spec.node_name == node.metadata.name);
-                    let requested: i64 =
-                        pods.map(|pod| amount(&pod_requests(pod, &Default::default()), resource)).sum();
+                    let requested: i64 = pods
+                        .map(|pod| {
+                            amount(&pod_requests(pod, &Default::default(), Default::default()), resource)
+                        })
+                        .sum();
                     requested * 100 > allocatable(node, resource).unwrap_or(0) * i64::from(*threshold)
                 })
             };

@@ -7,6 +7,7 @@ use berth_api::object::device::{DeviceClaim, DeviceObject, ResourceSlice};
 use berth_api::object::group::GroupKind;
 use berth_api::object::{LabelSelector, PodGroup, VolumeObject};
 use berth_input::inventory::Inventory;
+use berth_rules::PodRequests;
 
 use crate::{Pods, SimulatedPod};
 
@@ -53,7 +54,11 @@ impl Concerned<'_> {
             VersionChange::ExclusiveWithShares => {
                 self.slices(|slice| slice.spec.devices.iter().any(|device| device.allow_multiple_allocations))
             }
+            VersionChange::DistinctWithinRequest => self.claims(|claim| {
+                claim.constraints.iter().any(|constraint| constraint.distinct_attribute.is_some())
+            }),
             VersionChange::VersionsWithoutBuildMetadata => self.claims(|claim| !claim.constraints.is_empty()),
+            VersionChange::RequestsOfResizes => self.pods(|pod| PodRequests::depend_on_status(&pod.pod)),
             VersionChange::PodLevelFitScore => self.pods(|pod| pod.pod.spec.resources.is_some()),
             VersionChange::ExactStorageCapacity => self.unbound_claims(),
             VersionChange::QualifiedCapacity => self.claims(|claim| {

@@ -21,7 +21,9 @@ pub(crate) struct GroupAttempt {
     /// The members to be decided, by rank.
     pub(crate) ids: Vec<PodId>,
     pub(crate) name: String,
-    /// The number of required members without a node.
+    /// The number of required members.
+    min: usize,
+    /// Of these, those without a node.
     pub(crate) n_missing: usize,
     /// The topologies, and the domain of members with a node.
     pub(crate) levels: Vec<(TopologyLevel, Option<String>)>,
@@ -33,6 +35,17 @@ pub(crate) struct GroupAttempt {
     pub(crate) disagreement: Option<String>,
     /// When the bindings of the attempt are taken back, if not all could be sent.
     pub(crate) deadline: Option<Instant>,
+}
+
+impl GroupAttempt {
+    /// What kube-scheduler says of a gang if so many members fit; nothing of other groups.
+    pub(crate) fn min_count_sentence(&self, n_fit: usize) -> String {
+        let n_scheduled = self.min - self.n_missing + n_fit;
+        match self.min {
+            0 => String::new(),
+            min => format!("minCount ({min}) cannot be satisfied: {n_scheduled} scheduled, 0 remaining, "),
+        }
+    }
 }
 
 impl PodGroups {
@@ -53,22 +66,17 @@ impl PodGroups {
         let mut several = None;
         let value = |level: TopologyLevel| {
             let mut values = values(context, group, &level.key);
-            let value = values.pop_first();
-            if let (Some(first), Some(second), GroupKind::Scheduling) =
-                (&value, values.first(), group.key.kind)
-                && level.required
-            {
-                several = Some(format!(
-                    "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: {first}, {second}"
-                ));
+            if group.key.kind == GroupKind::Scheduling && several.is_none() {
+                several = level.several_domains(&values);
             }
-            (level, value)
+            (level, values.pop_first())
         };
         let levels = rules.levels.into_iter().map(value).collect();
         let rank = |id: &PodId| context.pending.pods.get(*id).map(|queued| rank(&queued.pod));
         let mut ids: Vec<_> = group.pending.iter().copied().collect();
         ids.sort_by_key(rank);
         let composite = rules.composite.as_ref().map(|root| part(context, group, root, &ids));
+        let (composite, of_parts) = composite.unzip();
         let members =
             ids.iter().filter_map(|id| Some(AgreeingPod::from(&*context.pending.pods.get(*id)?.pod)));
         let members = members.chain(group.running.values().map(RunningMember::agreeing));
@@ -77,9 +85,10 @@ impl PodGroups {
             ids,
             composite,
             name: group.key.to_string(),
+            min: rules.min,
             n_missing: rules.min.saturating_sub(group.n_placed()),
             without_preemption: rules.without_preemption,
-            disagreement: disagreement.or(several),
+            disagreement: disagreement.or(several).or(of_parts.flatten()),
             levels,
             deadline: rules.timeout_seconds.map(|seconds| now + Duration::from_secs(seconds.into())),
         })
@@ -163,8 +172,8 @@ impl PodGroups {
     }
 }
 
-/// What is left to decide of a group of groups.
-fn part(context: &Context, group: &Members, root: &PartRules, ids: &[PodId]) -> GroupPart {
+/// What is left to decide of a group of groups, and why its pods share no domain that they have to share.
+fn part(context: &Context, group: &Members, root: &PartRules, ids: &[PodId]) -> (GroupPart, Option<String>) {
     let of_pod =
         |id: &PodId| context.pending.pods.get(*id).and_then(|queued| PodGroupKey::of(&queued.pod, true));
     let pending: Vec<_> = ids.iter().map(of_pod).collect();
@@ -176,8 +185,9 @@ fn part(context: &Context, group: &Members, root: &PartRules, ids: &[PodId]) -> 
         Some((of_pod(id), node_of(&name)))
     });
     let placed = running.chain(in_flight).filter_map(|(group, node)| Some((group, node?)));
+    let placed: Vec<_> = placed.collect();
     let domain_of = |node: &str, key: &str| cluster.node_domain(node, key).map(Cow::into_owned);
-    root.part(&pending, &placed.collect::<Vec<_>>(), &domain_of)
+    (root.part(&pending, &placed, &domain_of), root.several_domains(&placed, &domain_of))
 }
 
 /// The values of a node label that members with a node have.

@@ -32,16 +32,16 @@ impl PodGroups {
         is_evicting && !self.has_lost_nomination(context, entry)
     }
 
-    /// Preempts for a group. Returns why it is not tried, if so.
+    /// Preempts for a group. Returns the number of victims, or why it is not tried.
     pub(crate) fn preempt(
         &mut self,
         context: &mut Context,
         entry: PodId,
         (attempt, group): (&GroupAttempt, &Group<'_>),
         period: Duration,
-    ) -> Option<String> {
+    ) -> Result<usize, String> {
         if let Some(why) = context.state.mirror.unreadable(Source::Budgets) {
-            return Some(format!("not tried: {why}"));
+            return Err(format!("not tried: {why}"));
         }
         let began = Instant::now();
         self.metrics.preemption_attempts.inc();
@@ -49,7 +49,8 @@ impl PodGroups {
         for queued in ids.iter().filter_map(|id| context.pending.pods.get(*id)) {
             context.state.clear_nomination(&queued.pod);
         }
-        let too_many = self.groups.get(&entry)?.preemptions.too_many(began, period);
+        let Some(of_group) = self.groups.get(&entry) else { return Ok(0) };
+        let too_many = of_group.preemptions.too_many(began, period);
         let found = match too_many {
             None => {
                 let found = context.state.cluster.preempt_group(group, context.state.budgets.list());
@@ -66,10 +67,11 @@ impl PodGroups {
         let profile = first.map(|queued| queued.pod.spec.scheduler_name.as_str()).unwrap_or_default();
         self.metrics.ran("DefaultPreemption", "PostFilter", status, profile, began.elapsed());
         let victims = found.map(|found| self.evict(context, (entry, ids), found, began));
+        let n_victims = victims.as_ref().map_or(0, Vec::len);
         if let Some(group) = self.groups.get_mut(&entry) {
             group.victims = victims;
         }
-        too_many
+        too_many.map_or(Ok(n_victims), Err)
     }
 
     /// Nominates the members, and evicts the victims.
@@ -111,11 +113,9 @@ impl PodGroups {
         all
     }
 
-    /// Victims of an earlier leader are also awaited.
-    pub(crate) fn await_victims(&mut self, entry: PodId) {
-        if let Some(group) = self.groups.get_mut(&entry) {
-            group.victims.get_or_insert_default();
-        }
+    /// Victims of an earlier leader are also awaited. Returns the number of those that are known.
+    pub(crate) fn await_victims(&mut self, entry: PodId) -> usize {
+        self.groups.get_mut(&entry).map_or(0, |group| group.victims.get_or_insert_default().len())
     }
 
     /// Victims that were chosen at this time for a group have been evicted.

@@ -89,14 +89,20 @@ impl Scheduler {
         if context.state.cluster.device_work().is_cut() {
             return self.group_waits_for_turn(entry, ids, now, &(message + &relaxed));
         }
-        if self.groups.awaits_victims(context, entry) {
-            self.groups.await_victims(entry);
-        } else if let Some(why) = attempt.without_preemption {
-            message += &format!(" preemption: {why}");
-        } else if let Some(reason) = self.groups.preempt(context, entry, (&attempt, &group), self.flush_after)
-        {
-            message = format!("{message} preemption: {reason}");
-        }
+        let awaits_victims = self.groups.awaits_victims(context, entry);
+        let preempting = match attempt.without_preemption {
+            _ if awaits_victims => Ok(self.groups.await_victims(entry)),
+            Some(why) => Err(why.to_owned()),
+            None => self.groups.preempt(context, entry, (&attempt, &group), self.flush_after),
+        };
+        message = match preempting {
+            Ok(0) => message,
+            Ok(n_victims) => format!(
+                "{}pod group preemption: found a placement for podgroup, preempting {n_victims} victims; {message}",
+                attempt.min_count_sentence(failure.n_placed)
+            ),
+            Err(reason) => format!("{message} preemption: {reason}"),
+        };
         message += &relaxed;
         let is_complete = *n_missing == 0;
         let held = self.groups.hold_room(context, (entry, &group), &nominated, is_complete);

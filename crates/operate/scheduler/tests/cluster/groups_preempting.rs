@@ -64,7 +64,7 @@ async fn a_group_preempts_for_all_of_its_members_or_for_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn victims_of_a_group_are_told_so_in_the_words_of_kube_scheduler() {
+async fn a_group_that_preempts_and_its_victims_say_so_in_the_words_of_kube_scheduler() {
     let world = World::start().await;
     classes(&world).await;
     world.nodes(2, 1, 1).await;
@@ -79,6 +79,13 @@ async fn victims_of_a_group_are_told_so_in_the_words_of_kube_scheduler() {
     for i in 0..2 {
         world.pod(of_class(member(&format!("high-{i}"), "high"), "high")).await;
     }
+    let said = "minCount (2) cannot be satisfied: 0 scheduled, 0 remaining, pod group preemption: found a placement for podgroup, \
+        preempting 2 victims; ";
+    until("the group says that it preempts", async || {
+        let condition = until_status(&world, "high", "False", "Unschedulable").await;
+        if condition["message"].to_string().contains(said) { Ok(()) } else { Err(condition) }
+    })
+    .await;
     let object = world.get(&format!("{POD_GROUPS}/high")).await;
     let uid = object["metadata"]["uid"].as_str().unwrap();
     for victim in ["low-0", "low-1"] {

@@ -15,6 +15,7 @@ mod spread;
 pub mod volumes;
 
 use crate::naive::pod_requests;
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::{Namespace, Node, Pod, ResourceList};
 use serde::Serialize;
 
@@ -94,7 +95,8 @@ pub fn check(
 ) -> Findings {
     let mut findings = Findings { pods: placed.len(), ..Findings::default() };
     let by_node = ByNode::new(placed);
-    let with_requests = |pod: &Pod| (pod.clone(), pod_requests(pod, &ResourceList::new()));
+    let with_requests =
+        |pod: &Pod| (pod.clone(), pod_requests(pod, &ResourceList::new(), KubernetesVersion::default()));
     let requesting: Vec<_> = templates.iter().map(with_requests).collect();
     let mut domains = Domains::of(templates);
     let mut spreads = spread::Spreads::of(templates);

@@ -9,7 +9,7 @@ use super::{MAX_NODE_SCORE, Question};
 /// `None` for pods that request none of the resources.
 pub fn score(q: Question, feasible: &[&Node]) -> Option<Vec<i64>> {
     let resources = &q.profile.balanced_allocation.resources;
-    let wanted = pod_requests(q.pod, &ResourceList::new());
+    let wanted = pod_requests(q.pod, &ResourceList::new(), q.options.feature_gates.version);
     if resources.iter().all(|spec| amount(&wanted, &spec.name) == 0) {
         return None;
     }

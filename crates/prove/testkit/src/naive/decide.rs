@@ -188,6 +188,7 @@ fn verdict(q: Question, plugin: Plugin, node: &Node) -> Result<Verdict, String> 
         Plugin::VolumeBinding => volume_binding::filter(q, node)?,
         Plugin::VolumeZone => volume_zone::filter(q, node),
         Plugin::PodTopologySpread => topology_spread::filter(q, node),
+        Plugin::InterPodAffinity if inter_pod_affinity::is_skipped(q) => Ok(()),
         Plugin::InterPodAffinity => inter_pod_affinity::filter(q, node),
         Plugin::NodeDeclaredFeatures => node_declared_features::filter(q, node),
         Plugin::DynamicResources => devices::filter(q, node),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::{Node, Pod};
 use berth_input::config::Profile;
 
@@ -73,11 +74,11 @@ fn fill(
     }
     let is_inside = |node: &&Node| node.metadata.labels.get(gang.topology_key).is_some_and(|v| v == domain);
     let nodes: Vec<&Node> = world.nodes.iter().filter(is_inside).collect();
-    (chosen, usage(&world, &nodes, profile))
+    (chosen, usage(&world, &nodes, profile, options.feature_gates.version))
 }
 
 /// How much of some nodes is in use, by the resources of the scoring strategy: 0 to 100.
-fn usage(world: &World, nodes: &[&Node], profile: &Profile) -> i64 {
+fn usage(world: &World, nodes: &[&Node], profile: &Profile, version: KubernetesVersion) -> i64 {
     let (mut sum, mut weights) = (0, 0);
     for spec in &profile.node_resources_fit.scoring_strategy.resources {
         let has: i64 = nodes.iter().filter_map(|node| allocatable(node, &spec.name)).sum();
@@ -86,8 +87,8 @@ fn usage(world: &World, nodes: &[&Node], profile: &Profile) -> i64 {
         }
         let is_inside = |pod: &&Pod| nodes.iter().any(|node| node.metadata.name == pod.spec.node_name);
         let requests = world.pods.iter().filter(is_inside).map(|pod| match spec.name.as_str() {
-            "cpu" | "memory" => amount(&running_pod_scoring_requests(pod), &spec.name),
-            _ => amount(&pod_requests(pod, &Default::default()), &spec.name),
+            "cpu" | "memory" => amount(&running_pod_scoring_requests(pod, version), &spec.name),
+            _ => amount(&pod_requests(pod, &Default::default(), version), &spec.name),
         });
         let used: i64 = requests.sum();
         sum += used.min(has) * MAX_NODE_SCORE / has * spec.weight;

@@ -19,6 +19,23 @@ fn has_key(keys: &[&str], node: &Node) -> bool {
     keys.iter().any(|key| node.metadata.labels.contains_key(*key))
 }
 
+/// The plugin decides before the filters whether it has anything to say, without nominated pods, and before preemption takes
+/// pods off: not about a pod without terms that no running pod's anti-affinity concerns.
+pub fn is_skipped(q: Question) -> bool {
+    let q = Question { world: q.cycle, ..q };
+    required_affinity(q.pod, q.options).is_empty()
+        && required_anti_affinity(q.pod, q.options).is_empty()
+        && !q.running().any(|(owner, at)| {
+            let terms = required_anti_affinity(owner, q.options);
+            terms.iter().any(|term| concerns(q, term) && has_key(&term.topology_keys(q), at))
+        })
+}
+
+/// Whether the anti-affinity of another pod is about the pod.
+fn concerns(q: Question, term: &PodTerm) -> bool {
+    term.of_existing_matches_incoming(q) && !term.is_exempt(q, q.pod) && !term.is_relaxed_by(q)
+}
+
 pub fn filter(q: Question, node: &Node) -> Verdict {
     if !satisfies_affinity(q, node) {
         return reject(Code::UnschedulableAndUnresolvable, "node(s) didn't match pod affinity rules");
@@ -120,9 +137,7 @@ fn satisfies_existing_anti_affinity(q: Question, node: &Node) -> bool {
     !q.running().any(|(owner, at)| {
         required_anti_affinity(owner, q.options).iter().any(|term| {
             let itself = term.of_incoming_matches(q, owner) && !term.is_exempt(q, owner);
-            term.of_existing_matches_incoming(q)
-                && !term.is_exempt(q, q.pod)
-                && !term.is_relaxed_by(q)
+            concerns(q, term)
                 && term.topology_keys(q).iter().any(|key| {
                     share_domain(&[key], node, at)
                         && n_matching(q, node, term, key) - usize::from(itself) + 1 > term.limit

@@ -1,5 +1,6 @@
 //! The requests of a pod and the resources of a node.
 
+use berth_api::feature_gates::KubernetesVersion::{self, V1_37};
 use berth_api::object::{Container, Node, Pod, PodStatus, ResourceList};
 use berth_api::syntax::quantity::Quantity;
 
@@ -22,8 +23,8 @@ pub fn scoring_defaults() -> ResourceList {
 ///
 /// Of the specification, the resources that the node has reserved and those in force, the maximum counts; the
 /// specification does not count if the node found it infeasible. `missing` are the defaults of missing container
-/// requests.
-pub fn pod_requests(pod: &Pod, missing: &ResourceList) -> ResourceList {
+/// requests. Before 1.37, the maximum of each container counted.
+pub fn pod_requests(pod: &Pod, missing: &ResourceList, version: KubernetesVersion) -> ResourceList {
     let infeasible = pod
         .status
         .conditions
@@ -43,17 +44,34 @@ pub fn pod_requests(pod: &Pod, missing: &ResourceList) -> ResourceList {
         let in_force = status(container).and_then(|s| s.resources).map(|r| r.requests);
         in_force.filter(|r| !r.is_empty()).unwrap_or_else(|| allocated(container))
     };
-    let mut total = containers_requests(pod, missing, &spec);
-    if infeasible {
+    let most = |container: &Container| {
+        let Some(reported) = status(container).filter(|status| status.resources.is_some()) else {
+            return spec(container);
+        };
+        let mut most = fallback(container);
+        raise(&mut most, &reported.resources.unwrap_or_default().requests);
+        raise(&mut most, &reported.allocated_resources.unwrap_or_default());
+        most
+    };
+    let by_container = |container: &Container| {
+        let is_init = pod.spec.init_containers.iter().any(|c| c.name == container.name);
+        if is_init && !container.is_sidecar() { spec(container) } else { most(container) }
+    };
+    let mut total = match version < V1_37 {
+        true => containers_requests(pod, missing, &by_container),
+        false => containers_requests(pod, missing, &spec),
+    };
+    if infeasible && version >= V1_37 {
         total.clear();
     }
     let pod_actuated = pod.status.resources.as_ref().map(|r| &r.requests);
     let pod_allocated = pod.status.allocated_resources.as_ref();
     match (pod_actuated.filter(|r| !r.is_empty()), pod_allocated) {
-        (Some(actuated), Some(allocated)) => {
+        (Some(actuated), Some(allocated)) if version >= V1_37 => {
             raise(&mut total, actuated);
             raise(&mut total, allocated);
         }
+        _ if version < V1_37 => {}
         _ => {
             raise(&mut total, &containers_requests(pod, missing, &allocated));
             raise(&mut total, &containers_requests(pod, missing, &actuated));
@@ -61,13 +79,17 @@ pub fn pod_requests(pod: &Pod, missing: &ResourceList) -> ResourceList {
     }
     let own = pod.spec.resources.as_ref().map(|r| &r.requests).unwrap_or(&nothing);
     if own.keys().any(|name| is_pod_level_resource(name)) {
-        let mut own = own.clone();
+        let (mut own, desired) = (own.clone(), own.clone());
         if pod.status.resources.is_some() {
             if infeasible {
                 own.clear();
             }
             raise(&mut own, pod_actuated.unwrap_or(&nothing));
             raise(&mut own, pod_allocated.unwrap_or(&nothing));
+        }
+        if version < V1_37 {
+            own.retain(|name, _| desired.contains_key(name));
+            desired.into_keys().for_each(|name| _ = own.entry(name).or_default());
         }
         own.retain(|name, _| is_pod_level_resource(name));
         total.extend(own);
@@ -103,13 +125,13 @@ fn containers_requests(
 
 /// The requests of a running pod for scoring: containers without a request get the default, except for resources that a
 /// pod with pod-level requests or its containers request.
-pub fn running_pod_scoring_requests(pod: &Pod) -> ResourceList {
+pub fn running_pod_scoring_requests(pod: &Pod, version: KubernetesVersion) -> ResourceList {
     let mut missing = scoring_defaults();
     if pod.spec.resources.iter().any(|r| r.requests.keys().any(|name| is_pod_level_resource(name))) {
-        let requests = pod_requests(pod, &ResourceList::new());
+        let requests = pod_requests(pod, &ResourceList::new(), version);
         missing.retain(|name, _| !requests.contains_key(name));
     }
-    pod_requests(pod, &missing)
+    pod_requests(pod, &missing, version)
 }
 
 /// What the devices of an assigned pod take beside its requests. Pod-level requests stand for the devices as well.

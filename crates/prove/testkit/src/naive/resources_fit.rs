@@ -12,7 +12,7 @@ use super::requests::{
 use super::{Code, MAX_NODE_SCORE, Question, Verdict};
 
 pub fn filter(q: Question, node: &Node) -> Verdict {
-    let requests = pod_requests(q.pod, &ResourceList::new());
+    let requests = pod_requests(q.pod, &ResourceList::new(), q.options.feature_gates.version);
     let mut reasons = Vec::new();
     let mut unresolvable = false;
     if q.pods_on(node).count() as i64 + 1 > allocatable(node, "pods").unwrap_or(0) {
@@ -50,7 +50,15 @@ fn is_ignored(q: Question, resource: &str) -> bool {
 /// The requests of the pods on a node.
 pub fn requested(q: Question, node: &Node, resource: &str) -> i64 {
     let requests = q.pods_on(node).map(|pod| {
-        amount(&with_devices(q, pod, resource, pod_requests(pod, &ResourceList::new())), resource)
+        amount(
+            &with_devices(
+                q,
+                pod,
+                resource,
+                pod_requests(pod, &ResourceList::new(), q.options.feature_gates.version),
+            ),
+            resource,
+        )
     });
     requests.fold(0, i64::saturating_add)
 }
@@ -64,10 +72,24 @@ fn with_devices(q: Question, pod: &Pod, resource: &str, mut requests: ResourceLi
 /// The requests of the pods on a node for scoring.
 fn scoring_requested(q: Question, node: &Node, resource: &str) -> i64 {
     let requests = q.pods_on(node).map(|pod| match resource {
-        "cpu" | "memory" => {
-            amount(&with_devices(q, pod, resource, running_pod_scoring_requests(pod)), resource)
-        }
-        _ => amount(&with_devices(q, pod, resource, pod_requests(pod, &ResourceList::new())), resource),
+        "cpu" | "memory" => amount(
+            &with_devices(
+                q,
+                pod,
+                resource,
+                running_pod_scoring_requests(pod, q.options.feature_gates.version),
+            ),
+            resource,
+        ),
+        _ => amount(
+            &with_devices(
+                q,
+                pod,
+                resource,
+                pod_requests(pod, &ResourceList::new(), q.options.feature_gates.version),
+            ),
+            resource,
+        ),
     });
     requests.fold(0, i64::saturating_add)
 }
@@ -82,8 +104,8 @@ pub fn score(q: Question, feasible: &[&Node]) -> Vec<i64> {
     let strategy = &q.profile.node_resources_fit.scoring_strategy;
     let version = q.options.feature_gates.version;
     let wanted = match version >= V1_38 {
-        true => pod_requests(q.pod, &scoring_defaults()),
-        false => pod_requests(&without_pod_level(q.pod), &scoring_defaults()),
+        true => pod_requests(q.pod, &scoring_defaults(), version),
+        false => pod_requests(&without_pod_level(q.pod), &scoring_defaults(), version),
     };
     let percent = |part: i64, whole: i64| match version >= V1_38 {
         true => percent(part, whole),

@@ -280,6 +280,30 @@ mod tests {
     }
 
     #[test]
+    fn pods_of_a_composite_group_that_run_in_several_domains_are_an_error() {
+        let key = |kind, name: &str| GroupKey { kind, name: NamespacedName::new("n", name) };
+        let part = |kind, name, topology: &str, parts| {
+            let levels = vec![TopologyLevel::required(topology)];
+            PartRules { group: key(kind, name), min: 1, levels, parts }
+        };
+        let leaf = |name| part(GroupKind::Scheduling, name, "rack", Vec::new());
+        let root = part(GroupKind::Composite, "root", "zone", vec![leaf("a"), leaf("b")]);
+        // Nodes are named by zone and rack.
+        let domain =
+            |node: &str, key: &str| node.get(if key == "zone" { 0..1 } else { 1..2 }).map(str::to_owned);
+        let problem = |nodes: [(&str, &str); 2]| {
+            let running =
+                nodes.map(|(group, node)| (Some(key(GroupKind::Scheduling, group)), node.to_owned()));
+            root.several_domains(&running, &domain).unwrap_or_default()
+        };
+        let several = "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: 1, 2";
+        assert_eq!(problem([("a", "11"), ("b", "12")]), "");
+        assert_eq!(problem([("a", "11"), ("b", "21")]), several);
+        let of_child = format!("composite pod group evaluation failed due to child error: {several}");
+        assert_eq!(problem([("b", "11"), ("b", "12")]), of_child);
+    }
+
+    #[test]
     fn the_pods_of_one_owner_are_a_group_of_as_many_as_it_has_at_one_time() {
         let key = |kind: &str| {
             let owner =

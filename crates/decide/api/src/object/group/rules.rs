@@ -1,5 +1,7 @@
 //! What has to hold for a group as a whole.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -152,6 +154,15 @@ impl TopologyLevel {
     /// A level with as few domains as possible.
     pub fn preferred(key: &str) -> TopologyLevel {
         TopologyLevel { required: false, ..TopologyLevel::required(key) }
+    }
+
+    /// What kube-scheduler says of pods in these domains, if they have to share one.
+    pub fn several_domains(&self, domains: &BTreeSet<String>) -> Option<String> {
+        let mut domains = domains.iter().filter(|_| self.required);
+        let (first, second) = (domains.next()?, domains.next()?);
+        Some(format!(
+            "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: {first}, {second}"
+        ))
     }
 
     /// The attribute of devices that a level is about, instead of a node label.
@@ -307,29 +318,35 @@ impl PartRules {
         running: &[(Option<GroupKey>, String)],
         domain_of: &impl Fn(&str, &str) -> Option<String>,
     ) -> GroupPart {
-        self.part_with_nodes(pending, running, domain_of).0
-    }
-
-    fn part_with_nodes<'n>(
-        &self,
-        pending: &[Option<GroupKey>],
-        running: &'n [(Option<GroupKey>, String)],
-        domain_of: &impl Fn(&str, &str) -> Option<String>,
-    ) -> (GroupPart, Vec<&'n str>) {
         let is_own = |group: &Option<GroupKey>| group.as_ref() == Some(&self.group);
         let members = (0..pending.len()).filter(|i| is_own(&pending[*i])).collect();
-        let mut nodes: Vec<&str> =
-            running.iter().filter(|(group, _)| is_own(group)).map(|(_, node)| node.as_str()).collect();
-        let mut n_complete = nodes.len();
-        let mut parts = Vec::new();
-        for part in &self.parts {
-            let (part, of_part) = part.part_with_nodes(pending, running, domain_of);
-            n_complete += usize::from(part.min == 0);
-            nodes.extend(of_part);
-            parts.push(part);
-        }
+        let parts: Vec<_> = self.parts.iter().map(|part| part.part(pending, running, domain_of)).collect();
+        let n_running = running.iter().filter(|(group, _)| is_own(group)).count();
+        let n_complete = n_running + parts.iter().filter(|part| part.min == 0).count();
+        let nodes = self.nodes(running);
         let value = |level: &TopologyLevel| nodes.iter().find_map(|node| domain_of(node, &level.key));
         let levels = self.levels.iter().map(|level| (level.clone(), value(level))).collect();
-        (GroupPart { members, parts, min: self.min.saturating_sub(n_complete), levels }, nodes)
+        GroupPart { members, parts, min: self.min.saturating_sub(n_complete), levels }
+    }
+
+    /// Why its pods with a node, or those of a group in it, share no domain that they have to share, in kube-scheduler's words.
+    pub fn several_domains(
+        &self,
+        running: &[(Option<GroupKey>, String)],
+        domain_of: &impl Fn(&str, &str) -> Option<String>,
+    ) -> Option<String> {
+        let nodes = self.nodes(running);
+        let domains = |level: &TopologyLevel| nodes.iter().filter_map(|n| domain_of(n, &level.key)).collect();
+        self.levels.iter().find_map(|level| level.several_domains(&domains(level))).or_else(|| {
+            let of_part = self.parts.iter().find_map(|part| part.several_domains(running, domain_of))?;
+            Some(format!("composite pod group evaluation failed due to child error: {of_part}"))
+        })
+    }
+
+    /// The nodes of its pods, those of the groups in it included.
+    fn nodes<'n>(&self, running: &'n [(Option<GroupKey>, String)]) -> Vec<&'n str> {
+        let own = running.iter().filter(|(group, _)| group.as_ref() == Some(&self.group));
+        let of_parts = self.parts.iter().flat_map(|part| part.nodes(running));
+        own.map(|(_, node)| node.as_str()).chain(of_parts).collect()
     }
 }

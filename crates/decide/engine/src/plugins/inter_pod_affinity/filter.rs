@@ -70,12 +70,13 @@ pub(super) fn filter<'a>(context: Context<'a>) -> Option<Box<dyn Filter + 'a>> {
     };
     let affinity: Vec<_> = rule_set.affinity_requirements().map(requirement).collect();
     let anti_affinity = terms(state, &rule_set.required_anti_affinity, &rules.required_anti_affinity);
-    let existing = existing_anti_affinity(context);
-    // The terms of nominated pods are not counted.
-    let existing: Vec<_> = existing.filter(|e| !e.owners.is_empty() || !cycle.nominated.is_empty()).collect();
+    let (mut existing, of_nominated): (Vec<_>, Vec<_>) =
+        existing_anti_affinity(context).partition(|e| !e.owners.is_empty());
+    // kube-scheduler skips the plugin then: the terms of nominated pods alone exclude nothing.
     if affinity.is_empty() && anti_affinity.is_empty() && existing.is_empty() {
         return None;
     }
+    existing.extend(of_nominated.into_iter().filter(|_| !cycle.nominated.is_empty()));
     let witnesses = WitnessCache::default();
     Some(Box::new(RequiredPodAffinity { context, affinity, anti_affinity, existing, witnesses }))
 }
@@ -222,6 +223,8 @@ impl Filter for RequiredPodAffinity<'_> {
             inputs
                 .extend(term.counters.iter().filter_map(|(t, counter)| count(*t, counter, term.term.limit)));
         }
+        // While the rule is not skipped, the terms of nominated pods count, which the counters do not have.
+        inputs.extend((!self.context.cycle.nominated.is_empty()).then_some(-1));
         for Existing { matcher, topology, limit, owners, matching } in &self.existing {
             let Some(owners) = tally(*topology, owners).filter(|owners| owners.count > 0) else { continue };
             inputs.extend([matcher.number() as i64, topology.number() as i64, owners.count.min(max_pods)]);

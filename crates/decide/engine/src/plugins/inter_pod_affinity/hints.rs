@@ -1,12 +1,12 @@
 //! Queueing hints of inter-pod affinity and anti-affinity.
 
 use super::super::hints::{Hints, Place, Places, QueueingHint};
-use super::existing::exceeds_limit;
+use super::existing::{exceeds_limit, existing_anti_affinity};
 use crate::cycle::context::Context;
 use crate::state::change::{Change, NodeParts, PodAt};
 use crate::state::counting::counter::{Counter, Tally};
 use crate::state::counting::matcher::{ExistingTermKind, Matcher, MatcherId};
-use crate::state::rule_set::RequiredTerm;
+use crate::state::rule_set::{ExistingTerm, RequiredTerm};
 
 /// The counts that the required terms of a pod read.
 #[derive(Debug)]
@@ -86,6 +86,14 @@ impl InterPodHints {
             return true;
         }
         let rejecting = &state.signatures.get(context.cycle.signature).matched_by_existing;
+        // The last owner: the terms of nominated pods, on any node, do not count any more.
+        let mut left = state.rule_sets.get(pod.rule_set).existing_terms.iter();
+        let concerns = |t: &ExistingTerm| rejecting.binary_search(&t.matcher).is_ok();
+        if left.any(|t| matches!(t.kind, ExistingTermKind::RequiredAntiAffinity(_)) && concerns(t))
+            && existing_anti_affinity(context).all(|e| e.owners.is_empty())
+        {
+            return true;
+        }
         let mut own = state.rule_sets.get(pod.rule_set).existing_terms.iter();
         own.any(|term| {
             let owners = || state.matchers.get(term.matcher).owners_in(term.topology, term.kind);
@@ -143,5 +151,6 @@ fn is_rejected_by_others(context: Context<'_>) -> bool {
     let matched = &state.signatures.get(context.cycle.signature).matched_by_existing;
     let mut topologies =
         matched.iter().flat_map(|m| state.matchers.get(*m).owners.iter().map(|owners| owners.topology));
-    topologies.any(|topology| state.topologies.is_shared(topology))
+    let is_skipped = || existing_anti_affinity(context).all(|e| e.owners.is_empty());
+    topologies.any(|topology| state.topologies.is_shared(topology)) || (!matched.is_empty() && is_skipped())
 }

@@ -79,7 +79,7 @@ pub(super) fn taken(
     without_budget.spec.resources = None;
     let of_spec = |pod: &Pod| {
         let pod = Pod { status: Default::default(), ..pod.clone() };
-        pod_requests(&pod, &ResourceList::new())
+        pod_requests(&pod, &ResourceList::new(), q.options.feature_gates.version)
     };
     let (of_containers, of_budget) = (of_spec(&without_budget), of_spec(q.pod));
     for name in of_pod.keys().filter(|name| is_pod_level_resource(name)) {
@@ -92,7 +92,7 @@ pub(super) fn taken(
     }
     let (mut reasons, mut is_too_large) = (Vec::new(), false);
     for name in ["cpu", "memory", "ephemeral-storage"] {
-        let mut all = pod_requests(q.pod, &ResourceList::new());
+        let mut all = pod_requests(q.pod, &ResourceList::new(), q.options.feature_gates.version);
         *all.entry(name.to_owned()).or_default() += taken_by(q, &with_status, name);
         let (wanted, has) = (amount(&all, name), allocatable(node, name).unwrap_or(0));
         if wanted > 0 && wanted > has.saturating_sub(requested(q, node, name)) {

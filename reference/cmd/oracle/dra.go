@@ -16,11 +16,8 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	draapi "k8s.io/dynamic-resource-allocation/api"
 	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -63,10 +60,10 @@ type draWorld struct {
 	w         *world
 	claims    *assumecache.AssumeCache
 	classes   []cache.ResourceEventHandler
-	slices    []*draapi.ResourceSlice
+	slices    []*slice
 	published []*resourceapi.ResourceSlice // as the API server has them
-	rules     []*resourceapi.DeviceTaintRule
-	tainted   []*draapi.ResourceSlice // the slices with the taints of the rules
+	rules     []k8sruntime.Object
+	tainted   []*slice // the slices with the taints of the rules
 	version   int64
 	made      map[string]bool // claims made for extended resources
 	cleared   string          // the claim whose allocation the last UpdateStatus took away
@@ -75,6 +72,10 @@ type draWorld struct {
 
 type noInformer struct{}
 
+func (noInformer) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return nil, nil
+}
+
 func (noInformer) AddEventHandlerWithOptions(cache.ResourceEventHandler, cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	return nil, nil
 }
@@ -82,55 +83,10 @@ func (noInformer) AddEventHandlerWithOptions(cache.ResourceEventHandler, cache.H
 // ResourceSlices come in the order of their names. (The scheduler's come in the random order of a map.)
 func (d *draWorld) ResourceSlices() fwk.ResourceSliceLister { return d }
 
-func (d *draWorld) ListWithDeviceTaintRules() ([]*draapi.ResourceSlice, error) {
-	if len(d.rules) == 0 {
-		return d.slices, nil
-	}
-	if d.tainted == nil {
-		if err := d.taint(); err != nil {
-			return nil, err
-		}
-	}
-	return d.tainted, nil
-}
-
-// taint asks the scheduler's tracker, with informers that run until it has seen everything.
-func (d *draWorld) taint() error {
-	ctx, cancel := context.WithCancel(d.w.ctx)
-	defer cancel()
-	var objects []k8sruntime.Object
-	for _, s := range d.published {
-		objects = append(objects, s)
-	}
-	for _, r := range d.rules {
-		objects = append(objects, r)
-	}
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)
-	informer := draapi.NewInformerForResourceSlice(factory)
-	tracker, err := resourceslicetracker.StartTracker(ctx, resourceslicetracker.Options{
-		EnableDeviceTaintRules: true, EnableConsumableCapacity: true, SliceInformer: informer,
-		SliceLister: draapi.NewResourceSliceLister(informer.GetIndexer()), TaintInformer: factory.Resource().V1().DeviceTaintRules(),
-	})
-	if err != nil {
-		return err
-	}
-	defer tracker.Stop()
-	factory.Start(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), tracker.HasSynced) {
-		return errors.New("the tracker of slices does not synchronize")
-	}
-	if d.tainted, err = tracker.ListPatchedResourceSlices(); err != nil {
-		return err
-	}
-	slices.SortFunc(d.tainted, func(a, b *draapi.ResourceSlice) int { return strings.Compare(a.Name, b.Name) })
-	return nil
-}
-
 func newDRAWorld(ctx context.Context, w *world) (*draWorld, error) {
 	d := &draWorld{w: w, version: 1, made: map[string]bool{}}
 	d.claims = assumecache.NewAssumeCache(w.logger, noInformer{}, "ResourceClaim", "", nil)
-	informer := draapi.NewInformerForResourceSlice(w.factory)
-	tracker, err := resourceslicetracker.StartTracker(ctx, resourceslicetracker.Options{SliceInformer: informer, SliceLister: draapi.NewResourceSliceLister(informer.GetIndexer())})
+	tracker, err := startTracker(ctx, w.factory, resourceslicetracker.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -217,15 +173,14 @@ func (d *draWorld) add(obj k8sruntime.Object) error {
 		if err := bad(o.Name, &in, func() field.ErrorList { return resourcevalidation.ValidateResourceSlice(&in) }); err != nil {
 			return err
 		}
-		// The scheduler's informer keeps slices converted.
-		var own draapi.ResourceSlice
-		if err := draapi.Convert_v1_ResourceSlice_To_api_ResourceSlice(o, &own, nil); err != nil {
+		own, err := d.w.storeSlice(o)
+		if err != nil {
 			return err
 		}
-		i, _ := slices.BinarySearchFunc(d.slices, o.Name, func(s *draapi.ResourceSlice, n string) int { return strings.Compare(s.Name, n) })
-		d.slices = slices.Insert(d.slices, i, &own)
+		i, _ := slices.BinarySearchFunc(d.slices, o.Name, func(s *slice, n string) int { return strings.Compare(s.Name, n) })
+		d.slices = slices.Insert(d.slices, i, own)
 		d.published = append(d.published, o)
-		return draapi.NewInformerForResourceSlice(d.w.factory).GetStore().Add(&own)
+		return nil
 	case *resourceapi.DeviceClass:
 		var in resourceinternal.DeviceClass
 		if err := bad(o.Name, &in, func() field.ErrorList { return resourcevalidation.ValidateDeviceClass(&in) }); err != nil {
@@ -235,13 +190,6 @@ func (d *draWorld) add(obj k8sruntime.Object) error {
 			h.OnAdd(o, true)
 		}
 		return d.w.store(f.DeviceClasses().Informer(), o)
-	case *resourceapi.DeviceTaintRule:
-		var in resourceinternal.DeviceTaintRule
-		if err := bad(o.Name, &in, func() field.ErrorList { return resourcevalidation.ValidateDeviceTaintRule(&in) }); err != nil {
-			return err
-		}
-		d.rules = append(d.rules, o)
-		return nil
 	case *resourceapi.ResourceClaimTemplate:
 		return nil // of the claim controller, not of the scheduler
 	case *resourceapi.ResourceClaim:
@@ -261,7 +209,7 @@ func (d *draWorld) add(obj k8sruntime.Object) error {
 		assumecache.AddTestObject(d.claims, o)
 		return nil
 	}
-	return fmt.Errorf("unexpected %T", obj)
+	return d.addRule(obj)
 }
 
 // ---- after the filters ---------------------------------------------------------
