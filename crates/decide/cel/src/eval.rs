@@ -54,7 +54,6 @@ pub(crate) fn prepare(tree: &Tree) -> Vec<Prepared> {
     nodes
 }
 
-/// The value of a tree with these variables.
 pub(crate) fn evaluate(
     tree: &Tree,
     prepared: &[Prepared],

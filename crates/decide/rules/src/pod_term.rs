@@ -78,7 +78,6 @@ impl NamespaceScope {
         self.names.iter().any(|listed| listed == name) || self.selector.matches(label)
     }
 
-    /// One namespace.
     pub fn only(name: &str) -> Self {
         NamespaceScope { names: vec![name.to_owned()], selector: Selector::Nothing }
     }

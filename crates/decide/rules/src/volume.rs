@@ -27,7 +27,6 @@ pub enum DriverOf<'a> {
     Provisioner(&'a str),
     /// An in-tree plugin: only on nodes on which it is migrated.
     Migrated(InTreePlugin),
-    /// None.
     None,
 }
 
@@ -81,7 +80,6 @@ impl InTreePlugin {
         }
     }
 
-    /// The plugins that are migrated on a node.
     pub fn migrated_on(node: &CsiNode) -> Vec<InTreePlugin> {
         let names = node.metadata.annotation(MIGRATED_PLUGINS_ANNOTATION).unwrap_or_default();
         let is_named = |plugin: &InTreePlugin| names.split(',').any(|name| name == plugin.name());

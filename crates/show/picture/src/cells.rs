@@ -96,7 +96,6 @@ pub struct Item {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
-    /// It is there.
     #[default]
     Is,
     /// It is not there, but could nearly be.

@@ -28,7 +28,6 @@ const VALUES_PER_ENTRY: usize = 10;
 pub struct TooManyEntries {
     /// The path of the field.
     pub path: String,
-    /// Its entries.
     pub n_entries: usize,
 }
 
@@ -85,7 +84,6 @@ fn fields(pod: &Pod) -> [(&'static str, usize); 9] {
     ]
 }
 
-/// Entries of spread constraints.
 pub fn constraint_entries(constraints: &[TopologySpreadConstraint]) -> usize {
     let entries = |constraint: &TopologySpreadConstraint| {
         TERM_ENTRIES
@@ -130,7 +128,6 @@ fn pod_term(term: &PodAffinityTerm) -> usize {
         + term.mismatch_label_keys.len()
 }
 
-/// Entries of a label selector.
 pub fn selector_entries(selector: Option<&LabelSelector>) -> usize {
     selector.map_or(0, |selector| selector.match_labels.len() + requirements(&selector.match_expressions))
 }

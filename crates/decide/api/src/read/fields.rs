@@ -87,7 +87,6 @@ impl Findings {
 /// A value with its path in the file.
 #[derive(Clone)]
 pub struct Node<'a> {
-    /// The value.
     pub value: &'a Value,
     /// Field path; empty for the whole file.
     pub path: String,
@@ -146,7 +145,6 @@ impl<'a> Node<'a> {
         items.iter().enumerate().map(item).collect()
     }
 
-    /// A string.
     pub fn string(&self) -> Option<&'a str> {
         let text = self.value.as_str();
         if text.is_none() {
@@ -220,7 +218,6 @@ pub enum Kind {
     Bool,
     /// An integer.
     Int,
-    /// Any number.
     Number,
     /// A text.
     String,
@@ -237,7 +234,6 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The path of the field with this name.
     pub fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }

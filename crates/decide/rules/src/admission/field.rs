@@ -79,7 +79,6 @@ impl fmt::Display for FieldError {
 pub(crate) enum BadValue<'a> {
     Text(&'a str),
     Enumerated(&'a str),
-    /// The JSON of a value.
     Json(&'a str),
     Number(i64),
     Omitted,

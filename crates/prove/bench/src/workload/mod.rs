@@ -25,7 +25,6 @@ use templates::Templates;
 pub enum WorkloadError {
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: std::io::Error },
-    /// The file does not hold test cases.
     #[error("{path}: {message}: this must be a list of test cases as in Kubernetes' scheduler_perf")]
     Format {
         path: PathBuf,

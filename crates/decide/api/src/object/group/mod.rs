@@ -82,7 +82,6 @@ pub enum GroupKind {
     Scheduling,
     /// The label [`POD_GROUP_LABEL`].
     Coscheduling,
-    /// The annotation [`GROUP_ANNOTATION`].
     Annotation,
     /// A CompositePodGroup of [`SCHEDULING_GROUP`], to which the PodGroup of the pod belongs.
     Composite,
