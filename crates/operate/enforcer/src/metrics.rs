@@ -15,24 +15,14 @@ use prometheus_client::registry::Registry;
 use crate::rebalance::{Progress, StepResult};
 use crate::status::Status;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EvictionResult {
-    Evicted,
-    Refused,
-    Failed,
-    Gone,
-    DryRun,
-}
-
-impl EvictionResult {
-    fn name(self) -> &'static str {
-        match self {
-            EvictionResult::Evicted => "evicted",
-            EvictionResult::Refused => "refused",
-            EvictionResult::Failed => "failed",
-            EvictionResult::Gone => "gone",
-            EvictionResult::DryRun => "dry_run",
-        }
+berth_api::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum EvictionResult(name) {
+        Evicted = "evicted",
+        Refused = "refused",
+        Failed = "failed",
+        Gone = "gone",
+        DryRun = "dry_run",
     }
 }
 

@@ -32,38 +32,22 @@ fn profile_label(profile: &str) -> Labels<1, String> {
     [("profile", profile.to_owned())]
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AttemptResult {
-    Scheduled,
-    Unschedulable,
-    Error,
-}
-
-impl AttemptResult {
-    fn name(self) -> &'static str {
-        match self {
-            AttemptResult::Scheduled => "scheduled",
-            AttemptResult::Unschedulable => "unschedulable",
-            AttemptResult::Error => "error",
-        }
+berth_api::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum AttemptResult(name) {
+        Scheduled = "scheduled",
+        Unschedulable = "unschedulable",
+        Error = "error",
     }
 }
 
-/// How holding room for a pod group ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReservationResult {
-    Placed,
-    Expired,
-    Ended,
-}
-
-impl ReservationResult {
-    fn name(self) -> &'static str {
-        match self {
-            ReservationResult::Placed => "placed",
-            ReservationResult::Expired => "expired",
-            ReservationResult::Ended => "ended",
-        }
+berth_api::named! {
+    /// How holding room for a pod group ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum ReservationResult(name) {
+        Placed = "placed",
+        Expired = "expired",
+        Ended = "ended",
     }
 }
 

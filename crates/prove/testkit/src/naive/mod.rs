@@ -135,25 +135,16 @@ impl Options {
     }
 }
 
-/// Which changes could resolve a rejection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    /// The removal of another pod.
-    Unschedulable,
-    /// Only a change of this pod or of nodes.
-    UnschedulableAndUnresolvable,
-    /// None: the rule failed, which ends the decision.
-    Error,
-}
-
-impl Code {
-    /// Its name in kube-scheduler.
-    pub fn name(self) -> &'static str {
-        match self {
-            Code::Unschedulable => "Unschedulable",
-            Code::UnschedulableAndUnresolvable => "UnschedulableAndUnresolvable",
-            Code::Error => "Error",
-        }
+berth_api::named! {
+    /// Which changes could resolve a rejection.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Code(name) {
+        /// The removal of another pod.
+        Unschedulable = "Unschedulable",
+        /// Only a change of this pod or of nodes.
+        UnschedulableAndUnresolvable = "UnschedulableAndUnresolvable",
+        /// None: the rule failed, which ends the decision.
+        Error = "Error",
     }
 }
 
