@@ -207,5 +207,4 @@ impl Planning<'_> {
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
 mod tests;

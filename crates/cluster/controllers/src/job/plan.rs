@@ -307,5 +307,4 @@ fn number(n: usize) -> i32 {
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
 mod tests;
