@@ -13,7 +13,6 @@ pub struct Spec {
     pub replicas: i32,
     /// The limits of a rolling update; none with the strategy `Recreate`.
     pub rolling: Option<Bounds>,
-    /// `spec.paused`.
     pub is_paused: bool,
     /// `status.replicas`, for ReplicaSets that do not say how many pods there were.
     pub status_replicas: i32,

@@ -23,7 +23,6 @@ pub struct Replica<'a> {
     pub node: &'a str,
     /// `status.phase`.
     pub phase: &'a str,
-    /// Whether it is ready.
     pub is_ready: bool,
     /// When it became ready.
     pub ready_since: Option<Timestamp>,

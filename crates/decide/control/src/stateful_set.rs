@@ -45,12 +45,10 @@ pub struct Member {
     pub is_identified: bool,
 }
 
-/// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Create the pod of an ordinal.
     Create {
-        /// The ordinal.
         ordinal: i64,
         /// Whether it gets the template of the update, or that of the current revision.
         is_updated: bool,

@@ -152,9 +152,7 @@ pub struct Pair<T> {
 /// A pod with different nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MovedPod {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
     /// The name on the second side, if it is another one: the pod of the same workload with the same node or ordinal.
     #[serde(rename = "newName", skip_serializing_if = "Option::is_none")]
@@ -171,7 +169,6 @@ pub struct MovedPod {
 /// The score of a plugin: 0 to 100 times its weight.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ScorePair {
-    /// The plugin.
     pub plugin: &'static str,
     /// On the first side; none if the plugin does not score there.
     pub from: Option<i64>,
@@ -182,7 +179,6 @@ pub struct ScorePair {
 /// The pods of a workload by domain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SpreadChange {
-    /// Namespace.
     pub namespace: String,
     /// Kind and name; none for the pods without a workload.
     pub workload: Option<String>,

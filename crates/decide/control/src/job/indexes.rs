@@ -34,7 +34,6 @@ impl Indexes {
         }
     }
 
-    /// Whether it has an index.
     pub fn contains(&self, index: i32) -> bool {
         self.end_of(index).is_some()
     }

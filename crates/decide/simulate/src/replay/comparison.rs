@@ -16,7 +16,6 @@ use super::volumes;
 /// One difference between a recording and Berth's own answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Scenario.
     pub scenario: String,
     /// Pod, `namespace/name`; empty when the difference concerns the whole scenario.
     pub pod: String,

@@ -24,7 +24,6 @@ use crate::{PendingFor, PodExplanation};
 /// Why a journal cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// Another format.
     #[error("version {version} of the format; this version of berth reads {JOURNAL_VERSION}")]
     Version {
         /// The version of the file.
@@ -33,7 +32,6 @@ pub enum JournalError {
     /// The recorded configuration is invalid.
     #[error("settings.config: {0}")]
     Config(#[from] ConfigErrors),
-    /// The entry does not follow from those before it.
     #[error("pod {0} is not in the queue: an earlier line is missing")]
     UnknownPod(NamespacedName),
 }

@@ -26,7 +26,6 @@ use self::volumes::{Object, decision, read_object};
 pub struct Replayed {
     /// Number of pending pods decided.
     pub n_steps: usize,
-    /// All differences.
     pub differences: Vec<Difference>,
     /// Whether the answers equal the recorded ones only where faults of the reference are corrected.
     pub is_corrected: bool,

@@ -41,11 +41,8 @@ pub struct PodClaim {
 pub struct PodDevice {
     /// The request, or `REQUEST/SUBREQUEST` for the alternative that was used.
     pub request: String,
-    /// The driver.
     pub driver: String,
-    /// The pool.
     pub pool: String,
-    /// The device.
     pub device: String,
     /// What is taken of the capacities of a device that others share.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -7,7 +7,6 @@ use berth_api::simulated_nodes::SimulatedNodes;
 use berth_engine::Settings;
 use jiff::Timestamp;
 
-/// The options of a simulation.
 #[derive(Clone, Debug, Default)]
 pub struct SimulationOptions {
     /// Settings of the cluster.

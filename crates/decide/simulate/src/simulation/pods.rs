@@ -56,7 +56,6 @@ impl Pods {
         self.pods.is_empty()
     }
 
-    /// The pod at a position.
     pub fn get(&self, position: usize) -> Option<&SimulatedPod> {
         self.pods.get(position).map(|pod| &**pod)
     }
@@ -82,7 +81,6 @@ impl Pods {
         self.insert_position(self.pods.len() - 1);
     }
 
-    /// Another pod may have the name of this one.
     pub(super) fn forget_name(&mut self, position: usize) {
         self.positions.remove(&name(&self.pods[position]), position as u32);
     }

@@ -15,7 +15,6 @@ pub(crate) struct Progress {
     n_vacated: usize,
     /// The old ReplicaSets.
     pub old: Vec<SetSize>,
-    /// The new one.
     pub new: SetSize,
     /// The pods that are not available: their positions, and the numbers of their ReplicaSets; none for the new one.
     pub unavailable: Vec<(usize, Option<usize>)>,

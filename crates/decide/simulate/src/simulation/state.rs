@@ -120,7 +120,6 @@ impl Simulation {
         &self.pods
     }
 
-    /// A pod by namespace and name.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&SimulatedPod> {
         Some(&self.pods[self.position(namespace, name)?])
     }
@@ -156,7 +155,6 @@ impl Simulation {
         self.nodes.values()
     }
 
-    /// A node by name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.get(name)
     }
@@ -166,7 +164,6 @@ impl Simulation {
         &self.namespaces
     }
 
-    /// Number of nodes.
     pub fn n_nodes(&self) -> usize {
         self.cluster.n_nodes()
     }
@@ -186,12 +183,10 @@ impl Simulation {
         self.nodes.values().filter_map(|node| node.metadata.labels.get(key)).cloned().collect()
     }
 
-    /// Whether there is a node of this name.
     pub fn has_node(&self, name: &str) -> bool {
         self.nodes.contains_key(name)
     }
 
-    /// The names of the nodes.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(String::as_str)
     }

@@ -46,7 +46,6 @@ pub struct Upgrade {
     pub is_refused: bool,
 }
 
-/// A pod that is preempted.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptedPod {
@@ -56,11 +55,9 @@ pub struct PreemptedPod {
     pub by: String,
 }
 
-/// A rule that changes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedRule {
-    /// What changes.
     pub change: String,
     /// Its number in kubernetes/kubernetes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +74,6 @@ pub struct ChangedRule {
 pub struct RemovedApi {
     /// Kind and name.
     pub object: String,
-    /// Its API version.
     pub api_version: String,
     /// The API version that replaces it.
     pub replacement: &'static str,

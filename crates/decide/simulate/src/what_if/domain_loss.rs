@@ -49,10 +49,8 @@ pub struct DomainLoss {
     pub workloads: Vec<WorkloadLoss>,
 }
 
-/// What a workload loses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkloadLoss {
-    /// Namespace.
     pub namespace: String,
     /// Kind and name; none for the pods without a workload.
     pub workload: Option<String>,

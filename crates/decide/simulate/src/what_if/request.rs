@@ -22,7 +22,6 @@ const MAX_NAMED: usize = 5;
 /// A change, as it is written. Nodes may have the prefix `node/`.
 #[derive(Clone, Debug)]
 pub enum ChangeRequest {
-    /// A node.
     RemoveNode(String),
     /// A node.
     Drain(String),

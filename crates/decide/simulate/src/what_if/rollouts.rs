@@ -20,7 +20,6 @@ const MAX_RETRIES: usize = 50;
 
 /// What may let a rollout complete.
 pub(super) enum Remedy<'r> {
-    /// Another strategy.
     Strategy(Strategy),
     /// Changes of its pods, of nodes or of other pods.
     Repair(&'r Repair),
