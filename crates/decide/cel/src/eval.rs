@@ -64,7 +64,6 @@ pub(crate) fn evaluate(
     Evaluation { tree, prepared, scope, budget, depth: 0 }.value(tree.root)
 }
 
-/// The value of a variable.
 enum Slot {
     Known(Outcome),
     /// Not used yet.

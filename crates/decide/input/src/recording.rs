@@ -192,7 +192,6 @@ pub struct RecordedError {
     pub error_type: String,
     pub field: String,
     pub detail: String,
-    /// The whole message.
     pub error: String,
 }
 
@@ -206,7 +205,6 @@ pub struct RecordedNode {
     pub reasons: Vec<String>,
     /// Weighted scores by plugin.
     pub scores: BTreeMap<String, i64>,
-    /// Their sum.
     pub total: i64,
 }
 

@@ -248,7 +248,6 @@ impl<'a> Board<'a> {
     }
 }
 
-/// Namespace and name.
 pub(crate) fn name(pod: &Pod) -> (&str, &str) {
     (&pod.metadata.namespace, &pod.metadata.name)
 }

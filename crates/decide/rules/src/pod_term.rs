@@ -59,7 +59,6 @@ pub struct NamespaceScope {
 }
 
 impl NamespaceScope {
-    /// Every namespace.
     pub fn all() -> Self {
         NamespaceScope { names: Vec::new(), selector: Selector::EVERYTHING }
     }

@@ -42,7 +42,6 @@ pub enum SelectorRole {
 #[serde(rename_all = "camelCase")]
 pub struct SelectorOwner {
     pub role: SelectorRole,
-    /// Namespace of the object.
     pub namespace: String,
     /// Kind and name of the object, such as `Deployment web`.
     pub object: String,
@@ -73,11 +72,9 @@ pub struct SetComparison {
     pub conflicts: Vec<Conflict>,
     /// Pods that no Service selects; none if no Service is compared.
     pub without_service: Vec<PodGroup>,
-    /// Counts.
     pub summary: SetSummary,
 }
 
-/// A set of pods.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ComparedSet {
@@ -106,7 +103,6 @@ pub struct EmptySet {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Relation {
-    /// Number of a set.
     pub set: usize,
     /// How it relates to the other.
     pub relation: SetRelation,
@@ -146,11 +142,9 @@ pub struct Conflict {
     /// Why the pods do not count as selected twice, if they do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_counted: Option<NotCounted>,
-    /// One of the objects.
     pub first: SelectorOwner,
     /// How its set relates to the set of the second.
     pub relation: SetRelation,
-    /// The other object.
     pub second: SelectorOwner,
     /// The number of such pairs of objects with these sets; the two are the first. [`ComparedSet::owners`] has all.
     pub n_pairs: usize,

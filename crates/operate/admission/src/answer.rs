@@ -87,7 +87,6 @@ impl Denial {
         Denial { rule, code: 422, reason: "Invalid", subject, message: message.into() }
     }
 
-    /// The whole message.
     pub fn text(&self) -> String {
         format!("{}{}", self.subject, self.message)
     }

@@ -17,11 +17,7 @@ use crate::authority::{Authority, LONG, ServerCertificate};
 #[derive(Clone, Debug)]
 pub enum CertificateSource {
     /// PEM files: the chain, the server's own certificate first, and its key.
-    Files {
-        /// The chain.
-        certificate: PathBuf,
-        key: PathBuf,
-    },
+    Files { certificate: PathBuf, key: PathBuf },
     /// Signed at start by a new authority, whose key is not kept.
     Own {
         /// Common name of the certificate; that of the authority is the same with ` CA` behind it.

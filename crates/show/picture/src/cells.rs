@@ -35,7 +35,6 @@ pub struct CellMap {
     pub notes: Vec<String>,
 }
 
-/// A box.
 #[derive(Clone, Debug, Default)]
 pub struct Domain {
     pub name: String,

@@ -93,6 +93,5 @@ impl NodeSystemInfo {
 pub struct ContainerImage {
     /// All names the image is known by.
     pub names: Vec<String>,
-    /// Size in bytes.
     pub size_bytes: i64,
 }

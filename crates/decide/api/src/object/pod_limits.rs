@@ -26,7 +26,6 @@ const VALUES_PER_ENTRY: usize = 10;
 /// A field with more entries than allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TooManyEntries {
-    /// The path of the field.
     pub path: String,
     pub n_entries: usize,
 }

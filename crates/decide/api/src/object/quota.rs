@@ -23,7 +23,6 @@ pub struct LimitRangeItem {
     pub kind: String,
     pub max: ResourceList,
     pub min: ResourceList,
-    /// The default limits of containers.
     pub default: ResourceList,
     pub default_request: ResourceList,
     pub max_limit_request_ratio: ResourceList,

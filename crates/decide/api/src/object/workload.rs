@@ -21,7 +21,6 @@ pub struct WorkloadSpec {
     /// Desired number of pods; 1 when absent. A DaemonSet has none.
     pub replicas: Option<i32>,
     pub selector: Option<LabelSelector>,
-    /// The template of its pods.
     pub template: Value,
     /// StatefulSet: `OrderedReady` (default) or `Parallel`.
     pub pod_management_policy: String,
@@ -84,7 +83,6 @@ pub struct ReplicationControllerSpec {
     pub replicas: Option<i32>,
     /// The pods it manages; the template's labels when absent.
     pub selector: StringMap,
-    /// The template of its pods.
     pub template: Value,
 }
 
@@ -110,7 +108,6 @@ pub struct ScaleTargetRef {
     pub name: String,
 }
 
-/// Job (`batch/v1`).
 #[object_type]
 pub struct Job {
     pub metadata: ObjectMeta,
@@ -132,7 +129,6 @@ pub struct JobSpec {
     pub selector: Option<LabelSelector>,
     /// Whether the Job is suspended: it creates no pods.
     pub suspend: bool,
-    /// The template of its pods.
     pub template: Value,
 }
 
@@ -155,7 +151,6 @@ impl JobStatus {
     }
 }
 
-/// CronJob (`batch/v1`).
 #[object_type]
 pub struct CronJob {
     pub metadata: ObjectMeta,

@@ -90,7 +90,6 @@ pub struct Node<'a> {
     pub value: &'a Value,
     /// Field path; empty for the whole file.
     pub path: String,
-    /// Collects the findings.
     pub findings: &'a Findings,
 }
 
@@ -126,7 +125,6 @@ impl<'a> Node<'a> {
         self.findings.extensions
     }
 
-    /// The fields of an object.
     pub fn fields(&self) -> Option<Fields<'a>> {
         let Value::Object(map) = self.value else {
             self.must_be("an object");
@@ -135,7 +133,6 @@ impl<'a> Node<'a> {
         Some(Fields { map, path: self.path.clone(), findings: self.findings, known: Vec::new() })
     }
 
-    /// The items of a list.
     pub fn items(&self) -> Vec<Node<'a>> {
         let Value::Array(items) = self.value else {
             self.must_be("a list");
@@ -153,7 +150,6 @@ impl<'a> Node<'a> {
         text
     }
 
-    /// A boolean.
     pub fn bool(&self) -> Option<bool> {
         let flag = self.value.as_bool();
         if flag.is_none() {
@@ -202,7 +198,6 @@ impl<'a> Node<'a> {
         duration
     }
 
-    /// A list of strings.
     pub fn strings(&self) -> Vec<String> {
         self.items().iter().filter_map(|item| item.string()).map(str::to_owned).collect()
     }
@@ -228,7 +223,6 @@ pub struct Fields<'a> {
     map: &'a Map<String, Value>,
     /// Field path of the object.
     pub path: String,
-    /// Collects the findings.
     pub findings: &'a Findings,
     known: Vec<&'static str>,
 }

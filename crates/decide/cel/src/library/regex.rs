@@ -12,7 +12,6 @@ pub(crate) const ROWS: &[Row] = &[
     ("findAll", "s.s:[s]|s.si:[s]", Cost::Regex, |args, budget| compile_and_apply("findAll", args, budget)),
 ];
 
-/// A compiled regular expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     regex: Regex,

@@ -22,7 +22,6 @@ impl Indexes {
         indexes
     }
 
-    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -88,7 +87,6 @@ impl Indexes {
         n
     }
 
-    /// The number of indexes.
     pub fn len(&self) -> i32 {
         self.0.iter().map(|&(first, last)| last - first + 1).sum()
     }

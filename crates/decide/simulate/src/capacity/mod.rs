@@ -61,7 +61,6 @@ pub struct Target {
     pub zones: Vec<Node>,
 }
 
-/// The answer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Capacity {

@@ -23,7 +23,6 @@ pub struct Difference {
     pub node: Option<String>,
     /// The field that differs, such as `message` or `scores.InterPodAffinity`.
     pub field: String,
-    /// The recorded value.
     pub expected: String,
     /// The value that the engine computed.
     pub got: String,

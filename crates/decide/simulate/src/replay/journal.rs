@@ -25,10 +25,7 @@ use crate::{PendingFor, PodExplanation};
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     #[error("version {version} of the format; this version of berth reads {JOURNAL_VERSION}")]
-    Version {
-        /// The version of the file.
-        version: u32,
-    },
+    Version { version: u32 },
     /// The recorded configuration is invalid.
     #[error("settings.config: {0}")]
     Config(#[from] ConfigErrors),
@@ -85,7 +82,6 @@ impl JournalReplay {
         self.is_complete
     }
 
-    /// The state.
     pub fn cluster(&mut self) -> &mut Cluster {
         &mut self.cluster
     }

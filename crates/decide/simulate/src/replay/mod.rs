@@ -21,7 +21,6 @@ pub use self::journal::{JournalError, JournalReplay};
 pub use self::timeline::{Interval, Timeline, TimelineRecorder, is_evicted};
 use self::volumes::{Object, decision, read_object};
 
-/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
     /// Number of pending pods decided.

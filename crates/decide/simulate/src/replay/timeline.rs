@@ -85,7 +85,6 @@ impl TimelineRecorder {
         }
     }
 
-    /// The timeline of all journals.
     pub fn timeline(self) -> Timeline {
         self.timeline
     }

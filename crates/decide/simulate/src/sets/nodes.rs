@@ -63,7 +63,6 @@ pub struct NodeSetComparison {
     pub unselected: Vec<NodeGroup>,
     /// The nodes that no pod can use, DaemonSets apart: node selectors, taints and added affinity exclude all.
     pub unusable: Vec<NodeGroup>,
-    /// Counts.
     pub summary: NodeSetSummary,
 }
 
@@ -82,7 +81,6 @@ pub struct NodeSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRelation {
-    /// Number of a set.
     pub set: usize,
     /// How it relates to the other: it contains it, or overlaps with it.
     pub relation: SetRelation,
@@ -103,7 +101,6 @@ pub struct NodeIntersection {
     /// Whether a pod can use the nodes, DaemonSets apart.
     pub is_usable: bool,
     pub n_nodes: usize,
-    /// Their names.
     pub nodes: Vec<String>,
 }
 
@@ -116,7 +113,6 @@ pub struct NodeGroup {
     /// The taints as text.
     pub taints: Vec<String>,
     pub n_nodes: usize,
-    /// Their names.
     pub nodes: Vec<String>,
 }
 

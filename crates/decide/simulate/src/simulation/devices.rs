@@ -29,7 +29,6 @@ use super::new_node::slices_like;
 /// A claim of a pod, with what is allocated to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PodClaim {
-    /// The ResourceClaim.
     pub claim: NamespacedName,
     /// In the order of the requests; none while nothing is allocated.
     pub devices: Vec<PodDevice>,

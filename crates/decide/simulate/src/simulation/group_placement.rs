@@ -35,7 +35,6 @@ pub struct GroupPlacement {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupMember {
-    /// The name of the pod.
     pub name: String,
     /// Its node, or the one that it would be placed on.
     pub node: Option<String>,
@@ -116,7 +115,6 @@ impl LevelPlacement {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailingMember {
-    /// The name of the pod.
     pub name: String,
     /// How many other members have a node then.
     pub n_others: usize,

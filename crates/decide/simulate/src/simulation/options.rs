@@ -9,7 +9,6 @@ use jiff::Timestamp;
 
 #[derive(Clone, Debug, Default)]
 pub struct SimulationOptions {
-    /// Settings of the cluster.
     pub settings: Settings,
     /// Nodes of the cluster if the inventory has none.
     pub simulated_nodes: Option<SimulatedNodes>,

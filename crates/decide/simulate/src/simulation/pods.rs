@@ -41,17 +41,14 @@ impl<'a> IntoIterator for &'a Pods {
 }
 
 impl Pods {
-    /// All pods, by position.
     pub fn iter(&self) -> <&Pods as IntoIterator>::IntoIter {
         self.into_iter()
     }
 
-    /// The number of pods.
     pub fn len(&self) -> usize {
         self.pods.len()
     }
 
-    /// Whether there is no pod.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }

@@ -13,7 +13,6 @@ use super::pods::Pods;
 pub(crate) struct Progress {
     /// How often pods had lost their nodes at that time: when pods have lost their nodes, all are counted again.
     n_vacated: usize,
-    /// The old ReplicaSets.
     pub old: Vec<SetSize>,
     pub new: SetSize,
     /// The pods that are not available: their positions, and the numbers of their ReplicaSets; none for the new one.

@@ -145,12 +145,10 @@ impl Simulation {
         &self.rolled_out
     }
 
-    /// Warnings about the input.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The nodes by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
     }
@@ -159,7 +157,6 @@ impl Simulation {
         self.nodes.get(name)
     }
 
-    /// The namespaces of the input.
     pub fn namespaces(&self) -> &KnownNamespaces {
         &self.namespaces
     }
@@ -249,7 +246,6 @@ impl Simulation {
         self.devices.all()
     }
 
-    /// A claim of devices.
     pub fn claim(&self, name: &NamespacedName) -> Option<&ResourceClaim> {
         self.devices.claim(name)
     }

@@ -33,7 +33,6 @@ pub(super) struct Volumes {
     /// The claims that wait for it.
     waiting: HashSet<NamespacedName>,
     default_class: Option<String>,
-    /// Namespace and name.
     claims: BTreeSet<(String, String)>,
     /// By name, the volumes without `claimRef`.
     unclaimed: BTreeMap<String, Box<PersistentVolume>>,

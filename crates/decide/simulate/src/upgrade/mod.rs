@@ -24,9 +24,7 @@ const REMOVED: &[(&str, KubernetesVersion, &str)] =
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Upgrade {
-    /// The version before.
     pub from: KubernetesVersion,
-    /// The version after.
     pub to: KubernetesVersion,
     /// Pending pods that are placed otherwise.
     pub pending: Vec<MovedPod>,

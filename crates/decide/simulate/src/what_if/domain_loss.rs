@@ -27,7 +27,6 @@ pub struct DomainLosses {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainLoss {
-    /// The value of the label.
     pub domain: String,
     /// Number of its nodes.
     pub nodes: usize,

@@ -27,10 +27,7 @@ pub enum ChangeError {
         known: Vec<String>,
     },
     #[error("no node has the labels {labels}")]
-    NoNodes {
-        /// The labels, as `KEY=VALUE`.
-        labels: String,
-    },
+    NoNodes { labels: String },
     #[error("Node {node} has no taint {taint}")]
     NoTaint {
         node: String,
@@ -60,7 +57,6 @@ pub enum ChangeError {
     },
     #[error("Pod {0} cannot be moved: no controller creates it again on another node")]
     NotMovable(NamespacedName),
-    /// A workload cannot be expanded.
     #[error(transparent)]
     Expand(#[from] ExpandError),
     /// The cluster cannot be built with the changes before this one.

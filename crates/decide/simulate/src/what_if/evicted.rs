@@ -20,7 +20,6 @@ pub struct EvictedPod {
     pub group: Option<String>,
 }
 
-/// What evicts a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Evictor {

@@ -56,7 +56,6 @@ pub struct WhatIfOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// Pods without a node.
     pub unplaced: Counts,
     /// Pods that do not run on the nodes that they name.
     pub not_running: Counts,
@@ -99,7 +98,6 @@ pub struct MovedPod {
     pub workload: Option<String>,
 }
 
-/// A pod without a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnplacedPod {

@@ -30,14 +30,12 @@ pub struct CsiVolume {
 pub struct AwsElasticBlockStore {
     #[serde(rename = "volumeID")]
     pub volume_id: String,
-    /// Whether it is mounted read-only.
     pub read_only: bool,
 }
 
 #[object_type(Eq, Hash)]
 pub struct GcePersistentDisk {
     pub pd_name: String,
-    /// Whether it is mounted read-only.
     pub read_only: bool,
 }
 
@@ -74,7 +72,6 @@ pub struct PortworxVolume {
 #[object_type(Eq, Hash)]
 pub struct Iscsi {
     pub iqn: String,
-    /// Whether it is mounted read-only.
     pub read_only: bool,
 }
 
@@ -85,7 +82,6 @@ pub struct Rbd {
     pub image: String,
     /// The pool; the API server's default is `rbd`.
     pub pool: String,
-    /// Whether it is mounted read-only.
     pub read_only: bool,
 }
 
