@@ -56,7 +56,6 @@ impl<S: Copy + PartialEq> ByHash<S> {
         self.slots.insert_unique(whole(hash), (hash, slot), |(hash, _)| whole(*hash));
     }
 
-    /// Removes the slot with a key.
     pub fn remove(&mut self, key: &(impl Hash + ?Sized), slot: S) {
         if let Ok(found) = self.slots.find_entry(whole(self.hash(key)), |(_, known)| *known == slot) {
             found.remove();

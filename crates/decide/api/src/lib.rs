@@ -14,12 +14,12 @@
 //!
 //! The crate has no client and no clock and does no I/O: callers pass bytes or JSON values.
 
-#![warn(missing_docs)]
+// The attribute `object_type` names functions of this crate.
+extern crate self as berth_api;
 
 pub mod by_hash;
 pub mod feature_gates;
 pub mod fenceposts;
-#[allow(missing_docs, reason = "types and fields have the names and the meaning of the Kubernetes API")]
 pub mod object;
 pub mod read;
 pub mod resource;

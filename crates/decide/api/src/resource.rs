@@ -48,7 +48,7 @@ const fn version(version: &'static str, resource: Resource) -> Resource {
 
 macro_rules! resources {
     ($($(#[$doc:meta])* $name:ident = $resource:expr;)*) => {
-        $($(#[$doc])* #[allow(missing_docs, reason = "the row has group, version and kind")] pub const $name: Resource = $resource;)*
+        $($(#[$doc])* pub const $name: Resource = $resource;)*
 
         /// All resources, in the order of discovery: by group, then by kind.
         pub const RESOURCES: &[Resource] = &[$($name),*];

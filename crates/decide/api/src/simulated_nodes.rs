@@ -26,7 +26,6 @@ pub const RACK: &str = "topology.berth.dev/rack";
 /// The number, topology and capacity of simulated nodes.
 #[derive(Clone, Debug)]
 pub struct SimulatedNodes {
-    /// Number of nodes.
     pub n_nodes: usize,
     /// Number of zones; nodes are assigned to them round-robin.
     pub n_zones: usize,
@@ -34,9 +33,7 @@ pub struct SimulatedNodes {
     pub n_regions: usize,
     /// Number of racks in each zone, to which its nodes are assigned round-robin; with 0, nodes have no rack.
     pub n_racks: usize,
-    /// CPU of each node.
     pub cpu: Quantity,
-    /// Memory of each node.
     pub memory: Quantity,
     /// Pod capacity of each node.
     pub pods: Quantity,

@@ -60,7 +60,6 @@ impl Budget {
         if self.cost > self.max_cost { Err(Failure::Cancelled) } else { Ok(()) }
     }
 
-    /// The cost so far.
     pub fn cost(&self) -> u64 {
         self.cost
     }

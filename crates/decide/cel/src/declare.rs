@@ -21,7 +21,7 @@ pub(crate) fn overloads(name: &str) -> Option<&'static [Overload]> {
     FUNCTIONS.get(name).map(Vec::as_slice)
 }
 
-/// The signatures that a signature with a letter for several types stands for.
+/// The signatures that one with alternatives, or with a letter for several types, stands for.
 fn expand(signature: &str) -> Vec<String> {
     const CLASSES: [(char, &[&str]); 4] = [
         ('O', &["i", "u", "d", "b", "D", "T", "s", "y"]),
@@ -29,10 +29,11 @@ fn expand(signature: &str) -> Vec<String> {
         ('N', &["i", "u", "d", "D"]),
         ('P', &["id", "iu", "ui", "ud", "di", "du"]),
     ];
-    match CLASSES.iter().find(|(class, _)| signature.contains(*class)) {
+    let expanded = |signature: &str| match CLASSES.iter().find(|(class, _)| signature.contains(*class)) {
         Some((class, types)) => types.iter().map(|types| signature.replace(*class, types)).collect(),
         None => vec![signature.to_owned()],
-    }
+    };
+    signature.split('|').flat_map(expanded).collect()
 }
 
 fn overload(signature: &str, cost: Cost, function: Function) -> Overload {

@@ -376,7 +376,6 @@ impl Estimation<'_> {
     }
 }
 
-/// The size of a text in which one text is replaced by another one.
 fn replaced_size(text: Size, from: Size, to: Size) -> Size {
     // An empty text is found before and after each character.
     let max = if from.min == 0 {

@@ -54,7 +54,6 @@ pub(crate) fn prepare(tree: &Tree) -> Vec<Prepared> {
     nodes
 }
 
-/// The value of a tree with these variables.
 pub(crate) fn evaluate(
     tree: &Tree,
     prepared: &[Prepared],
@@ -65,7 +64,6 @@ pub(crate) fn evaluate(
     Evaluation { tree, prepared, scope, budget, depth: 0 }.value(tree.root)
 }
 
-/// The value of a variable.
 enum Slot {
     Known(Outcome),
     /// Not used yet.

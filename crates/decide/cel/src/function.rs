@@ -10,7 +10,7 @@ pub(crate) type Outcome = Result<Value, Failure>;
 pub(crate) type Function = fn(&[Value], &mut Budget) -> Outcome;
 
 /// Name, signature, cost, implementation. A signature has a letter for each parameter, a point after the target of a
-/// method, and the result after a colon.
+/// method, and the result after a colon; `|` separates alternatives.
 ///
 /// | letter | type |
 /// |---|---|

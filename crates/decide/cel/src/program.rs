@@ -10,7 +10,6 @@ pub const MAX_BYTES: usize = 10 << 10;
 /// Limit of the cost of an evaluation, in the units of cel-go.
 pub const MAX_COST: u64 = 1_000_000;
 
-/// A checked expression.
 #[derive(Debug)]
 pub struct Program {
     tree: Tree,

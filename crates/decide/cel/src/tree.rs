@@ -7,7 +7,6 @@ use crate::value::Value;
 /// Position of a node in its tree.
 pub(crate) type Id = usize;
 
-/// A parsed expression.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub nodes: Vec<Node>,

@@ -21,7 +21,6 @@ pub enum Type {
     List(Arc<Type>),
     Map(Arc<(Type, Type)>),
     Optional(Arc<Type>),
-    /// The type of a type.
     Meta(Arc<Type>),
     /// A type of a library, by its name.
     Opaque(&'static str),

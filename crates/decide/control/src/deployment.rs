@@ -13,7 +13,6 @@ pub struct Spec {
     pub replicas: i32,
     /// The limits of a rolling update; none with the strategy `Recreate`.
     pub rolling: Option<Bounds>,
-    /// `spec.paused`.
     pub is_paused: bool,
     /// `status.replicas`, for ReplicaSets that do not say how many pods there were.
     pub status_replicas: i32,
@@ -33,7 +32,6 @@ impl Spec {
 /// A ReplicaSet of a Deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetSize {
-    /// `spec.replicas`.
     pub replicas: i32,
     /// How many of its pods are available.
     pub available: i32,
@@ -45,7 +43,6 @@ pub struct SetSize {
     pub age: usize,
 }
 
-/// The next sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Whether the Deployment is scaled, or paused: nothing is rolled out.

@@ -11,19 +11,14 @@ pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// What the order depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Replica<'a> {
-    /// `metadata.name`.
     pub name: &'a str,
-    /// `metadata.uid`.
     pub uid: &'a str,
-    /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
     /// The annotation [`DELETION_COST`].
     pub deletion_cost: Option<&'a str>,
     /// Its node; empty for none.
     pub node: &'a str,
-    /// `status.phase`.
     pub phase: &'a str,
-    /// Whether it is ready.
     pub is_ready: bool,
     /// When it became ready.
     pub ready_since: Option<Timestamp>,

@@ -30,27 +30,22 @@ pub fn max_unavailable(value: Option<&Value>, replicas: i32) -> i32 {
     value.and_then(|value| scaled(value, replicas, Round::Down)).unwrap_or(1).max(1)
 }
 
-/// A pod of the set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Member {
     /// Whether it has the template of the update.
     pub is_updated: bool,
     /// Whether it is ready for long enough, and not being deleted.
     pub is_available: bool,
-    /// Whether it has ended.
     pub is_terminal: bool,
-    /// Whether it is being deleted.
     pub is_deleting: bool,
     /// Whether it has the labels of its identity.
     pub is_identified: bool,
 }
 
-/// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Create the pod of an ordinal.
     Create {
-        /// The ordinal.
         ordinal: i64,
         /// Whether it gets the template of the update, or that of the current revision.
         is_updated: bool,

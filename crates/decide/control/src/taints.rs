@@ -11,7 +11,6 @@ pub enum Stay {
     No,
     /// It stays for these seconds, at least one.
     Seconds(i64),
-    /// It stays.
     Forever,
 }
 

@@ -92,11 +92,9 @@ pub enum Entry {
     Assume(NamespacedName, String),
     /// What is assumed of the claims in a namespace, for a node.
     AssumeVolumes(Box<AssumedVolumes>),
-    /// This is not assumed any more.
     RestoreVolumes(Box<AssumedVolumes>),
     /// What is assumed of the claims of devices of a pod, and whether it is being written.
     AssumeDevices(Box<AssumedDevices>),
-    /// This is not assumed any more.
     RestoreDevices(Box<AssumedDevices>),
     /// A pod in the queue is nominated to a node.
     Nominate(NamespacedName, String),

@@ -130,14 +130,11 @@ pub struct RecordedVolumes {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RecordedClaim {
-    /// `namespace/name`.
     pub claim: NamespacedName,
-    /// Its name in the pod.
     #[serde(rename = "for")]
     pub name_in_pod: Option<String>,
     /// Whether it was allocated by this step.
     pub new: bool,
-    /// The devices, if it was.
     pub devices: Vec<DeviceRequestAllocationResult>,
     pub config: Vec<DeviceAllocationConfiguration>,
     /// The nodes that can use them.
@@ -195,7 +192,6 @@ pub struct RecordedError {
     pub error_type: String,
     pub field: String,
     pub detail: String,
-    /// The whole message.
     pub error: String,
 }
 
@@ -209,7 +205,6 @@ pub struct RecordedNode {
     pub reasons: Vec<String>,
     /// Weighted scores by plugin.
     pub scores: BTreeMap<String, i64>,
-    /// Their sum.
     pub total: i64,
 }
 

@@ -24,7 +24,6 @@ pub(crate) type Values = SmallVec<[i64; 6]>;
 /// What is known of a running pod besides its rules.
 pub(crate) struct PodInfo<'a> {
     pub(crate) pod: &'a Pod,
-    /// Why it stays where it is.
     pub(crate) stays: Option<String>,
     pub(crate) is_of_node: bool,
     pub(crate) requests: Amounts,
@@ -249,7 +248,6 @@ impl<'a> Board<'a> {
     }
 }
 
-/// Namespace and name.
 pub(crate) fn name(pod: &Pod) -> (&str, &str) {
     (&pod.metadata.namespace, &pod.metadata.name)
 }

@@ -13,7 +13,6 @@ use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 /// Why the text of the annotation is not an `Affinity`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
-    /// Neither JSON nor YAML.
     #[error("neither JSON nor YAML: {0}")]
     Syntax(String),
     /// A field has the wrong type, is unknown, or is there twice.

@@ -22,7 +22,6 @@ pub const NODE_FIELDS: [&str; 9] = [
 
 const ANNOTATION: &str = ".metadata.annotations[";
 
-/// The key of an annotation.
 pub fn annotation_key(name: &str) -> String {
     format!("{ANNOTATION}{name}]")
 }

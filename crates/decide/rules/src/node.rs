@@ -33,7 +33,6 @@ pub enum NodeTerm {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeRequirement {
-    /// On a label.
     Label(Requirement),
     /// On `metadata.name`.
     Name(Requirement),

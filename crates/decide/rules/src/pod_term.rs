@@ -59,7 +59,6 @@ pub struct NamespaceScope {
 }
 
 impl NamespaceScope {
-    /// Every namespace.
     pub fn all() -> Self {
         NamespaceScope { names: Vec::new(), selector: Selector::EVERYTHING }
     }
@@ -78,7 +77,6 @@ impl NamespaceScope {
         self.names.iter().any(|listed| listed == name) || self.selector.matches(label)
     }
 
-    /// One namespace.
     pub fn only(name: &str) -> Self {
         NamespaceScope { names: vec![name.to_owned()], selector: Selector::Nothing }
     }

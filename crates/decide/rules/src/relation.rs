@@ -16,9 +16,7 @@ use berth_api::object::StringMap;
 pub enum SetRelation {
     /// The same labels are in both.
     Equal,
-    /// The other set is in this one.
     Contains,
-    /// This set is in the other one.
     ContainedIn,
     /// Some labels are in both, and each set has others.
     Overlaps,

@@ -13,7 +13,6 @@ pub enum Comparison {
     Refused,
     /// Integers that are valid label values, so not negative ones: in node terms of v1.
     LabelValues,
-    /// All integers.
     Integers,
     /// All integers, and `VersionGt` and `VersionLt` with versions: in node terms of the proposals.
     IntegersAndVersions,

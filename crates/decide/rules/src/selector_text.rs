@@ -10,16 +10,10 @@ use berth_api::syntax;
 /// Why a text is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// The text is not a label selector.
     #[error("unable to parse requirement: {0}")]
     Label(String),
-    /// A part of the text is not a requirement of a field selector.
     #[error("invalid selector: '{selector}'; can't understand '{part}'")]
-    Field {
-        /// The whole text.
-        selector: String,
-        part: String,
-    },
+    Field { selector: String, part: String },
 }
 
 /// Reads a label selector such as `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>5`. The empty text selects everything.

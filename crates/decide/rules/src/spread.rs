@@ -23,7 +23,6 @@ pub struct SpreadConstraint {
     pub honor_node_taints: bool,
 }
 
-/// `whenUnsatisfiable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WhenUnsatisfiable {
     /// Filters.

@@ -18,7 +18,6 @@ pub struct TolerationRule {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tolerations(Vec<TolerationRule>);
 
-/// `operator` of a toleration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TolerationOperator {
     Equal(String),
@@ -31,7 +30,6 @@ pub enum TolerationOperator {
     Unknown,
 }
 
-/// `effect` of a taint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TaintEffect {
     /// Pods are not scheduled to the node.
@@ -77,7 +75,6 @@ impl Tolerations {
         }
     }
 
-    /// Those of some effects.
     pub fn of_effects(&self, is_of: impl Fn(Option<&TaintEffect>) -> bool) -> Tolerations {
         Tolerations(self.0.iter().filter(|rule| is_of(rule.effect.as_ref())).cloned().collect())
     }
@@ -86,7 +83,6 @@ impl Tolerations {
         self.tolerate_parts(&taint.key, &taint.value, &TaintEffect::parse(&taint.effect))
     }
 
-    /// [`Self::tolerate`] on a taint's parts.
     pub fn tolerate_parts(&self, key: &str, value: &str, effect: &TaintEffect) -> bool {
         let of_every_key = self.0.iter().take_while(|rule| rule.key.is_empty());
         let first = self.0.partition_point(|rule| *rule.key < *key);
@@ -128,7 +124,6 @@ impl TolerationRule {
         self.tolerates_parts(&taint.key, &taint.value, &effect)
     }
 
-    /// [`Self::tolerates`] on a taint's parts.
     pub fn tolerates_parts(&self, key: &str, value: &str, effect: &TaintEffect) -> bool {
         self.effect.as_ref().is_none_or(|e| e == effect)
             && (self.key.is_empty() || self.key == key)

@@ -7,14 +7,16 @@ use berth_api::object::volume::{CsiNode, InTreeDisks, MIGRATED_PLUGINS_ANNOTATIO
 use berth_api::object::{NodeSelector, NodeSelectorTerm, SelectorRequirement, StringMap};
 use berth_api::syntax::labels::{REGION, ZONE};
 
-/// An in-tree plugin whose volumes a CSI driver serves on nodes that say so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum InTreePlugin {
-    AwsEbs,
-    GcePd,
-    AzureDisk,
-    Cinder,
-    Portworx,
+berth_api::named! {
+    /// An in-tree plugin whose volumes a CSI driver serves on nodes that say so.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum InTreePlugin(name) {
+        AwsEbs = "kubernetes.io/aws-ebs",
+        GcePd = "kubernetes.io/gce-pd",
+        AzureDisk = "kubernetes.io/azure-disk",
+        Cinder = "kubernetes.io/cinder",
+        Portworx = "kubernetes.io/portworx-volume",
+    }
 }
 
 /// Provisioners that are migrated on no node: volumes to be provisioned by them are not counted.
@@ -27,7 +29,6 @@ pub enum DriverOf<'a> {
     Provisioner(&'a str),
     /// An in-tree plugin: only on nodes on which it is migrated.
     Migrated(InTreePlugin),
-    /// None.
     None,
 }
 
@@ -39,17 +40,6 @@ impl InTreePlugin {
         InTreePlugin::Cinder,
         InTreePlugin::Portworx,
     ];
-
-    /// The name of the plugin, which is also that of its provisioner.
-    pub fn name(self) -> &'static str {
-        match self {
-            InTreePlugin::AwsEbs => "kubernetes.io/aws-ebs",
-            InTreePlugin::GcePd => "kubernetes.io/gce-pd",
-            InTreePlugin::AzureDisk => "kubernetes.io/azure-disk",
-            InTreePlugin::Cinder => "kubernetes.io/cinder",
-            InTreePlugin::Portworx => "kubernetes.io/portworx-volume",
-        }
-    }
 
     pub fn csi_driver(self) -> &'static str {
         match self {
@@ -81,7 +71,6 @@ impl InTreePlugin {
         }
     }
 
-    /// The plugins that are migrated on a node.
     pub fn migrated_on(node: &CsiNode) -> Vec<InTreePlugin> {
         let names = node.metadata.annotation(MIGRATED_PLUGINS_ANNOTATION).unwrap_or_default();
         let is_named = |plugin: &InTreePlugin| names.split(',').any(|name| name == plugin.name());

@@ -69,7 +69,6 @@ struct Builder<'d> {
 }
 
 impl Builder<'_> {
-    /// The type of a definition.
     fn definition(&mut self, name: &str) -> TypeId {
         // They differ in descriptions only.
         let name = definitions::original_definition(name);

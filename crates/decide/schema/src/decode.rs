@@ -20,7 +20,6 @@ const MAX_UNKNOWN_BYTES: usize = 64 << 10;
 /// A value that cannot be read as its type. The message has the format of kube-apiserver's decoder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The value has another JSON type.
     #[error("json: cannot unmarshal {found} into Go struct field {field} of type {expected}")]
     WrongType {
         /// The actual value, such as `string` or `number 1.5`.

@@ -16,7 +16,6 @@ use crate::simulation::{Fate, Simulation, SimulationError, SimulationOptions, Un
 /// Number of pods whose scores are compared: each costs a look at every node.
 const MAX_SCORED: usize = 20;
 
-/// One of the two clusters.
 pub struct Side {
     simulation: Simulation,
     nodes: Vec<Node>,
@@ -122,7 +121,6 @@ fn amount(resource: &str, quantity: berth_api::syntax::quantity::Quantity) -> i6
     if resource == "cpu" { quantity.millis() } else { quantity.units() }
 }
 
-/// The difference of two placements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
@@ -140,21 +138,16 @@ pub struct Comparison {
     pub summary: Pair<Summary>,
 }
 
-/// A value on both sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pair<T> {
-    /// On the first side.
     pub from: T,
-    /// On the second side.
     pub to: T,
 }
 
 /// A pod with different nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MovedPod {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
     /// The name on the second side, if it is another one: the pod of the same workload with the same node or ordinal.
     #[serde(rename = "newName", skip_serializing_if = "Option::is_none")]
@@ -171,18 +164,15 @@ pub struct MovedPod {
 /// The score of a plugin: 0 to 100 times its weight.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ScorePair {
-    /// The plugin.
     pub plugin: &'static str,
     /// On the first side; none if the plugin does not score there.
     pub from: Option<i64>,
-    /// On the second side.
     pub to: Option<i64>,
 }
 
 /// The pods of a workload by domain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SpreadChange {
-    /// Namespace.
     pub namespace: String,
     /// Kind and name; none for the pods without a workload.
     pub workload: Option<String>,
@@ -191,10 +181,8 @@ pub struct SpreadChange {
     pub pods: Pair<BTreeMap<String, usize>>,
 }
 
-/// A resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UtilizationChange {
-    /// Its name.
     pub resource: String,
     /// Its use.
     #[serde(flatten)]
@@ -217,7 +205,6 @@ pub struct Utilization {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// Number of nodes.
     pub nodes: usize,
     /// Number of nodes with pods.
     pub used_nodes: usize,
@@ -250,7 +237,6 @@ impl Summary {
     }
 }
 
-/// Compares two placements.
 pub fn compare(from: &mut Side, to: &mut Side, topology_key: &str) -> Comparison {
     let nodes = |side: &Side| -> BTreeMap<NamespacedName, Option<String>> {
         let pods = side.simulation.pods().iter();

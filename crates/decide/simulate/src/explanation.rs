@@ -18,7 +18,6 @@ use crate::simulation::{GroupPlacement, PodPreemption, SimulatedPod, Simulation,
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodExplanation {
-    /// The engine's explanation.
     #[serde(flatten)]
     pub explanation: Explanation,
     /// Why the pod does not run on the node that it names: the explanation is without `spec.nodeName`.

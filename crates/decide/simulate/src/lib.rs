@@ -8,8 +8,6 @@
 //! This crate does no I/O and has no clock: callers read files and parse command lines. It never decides about
 //! placement itself, it asks [`berth_engine`].
 
-#![warn(missing_docs)]
-
 pub mod capacity;
 pub mod compare;
 mod device_hints;

@@ -18,7 +18,6 @@ use serde::Serialize;
 pub use collect::SelectorSets;
 pub use uses::{NotCounted, PodUse, UsedPort};
 
-/// What a selector is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SelectorRole {
@@ -42,9 +41,7 @@ pub enum SelectorRole {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SelectorOwner {
-    /// What the selector is for.
     pub role: SelectorRole,
-    /// Namespace of the object.
     pub namespace: String,
     /// Kind and name of the object, such as `Deployment web`.
     pub object: String,
@@ -75,11 +72,9 @@ pub struct SetComparison {
     pub conflicts: Vec<Conflict>,
     /// Pods that no Service selects; none if no Service is compared.
     pub without_service: Vec<PodGroup>,
-    /// Counts.
     pub summary: SetSummary,
 }
 
-/// A set of pods.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ComparedSet {
@@ -91,7 +86,6 @@ pub struct ComparedSet {
     pub selector: String,
     /// The equal selectors that describe it, at least one.
     pub owners: Vec<SelectorOwner>,
-    /// The number of pods in it.
     pub n_pods: usize,
 }
 
@@ -102,7 +96,6 @@ pub struct EmptySet {
     pub namespaces: String,
     /// Its labels as text.
     pub selector: String,
-    /// The selector.
     pub owner: SelectorOwner,
 }
 
@@ -110,7 +103,6 @@ pub struct EmptySet {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Relation {
-    /// Number of a set.
     pub set: usize,
     /// How it relates to the other.
     pub relation: SetRelation,
@@ -128,9 +120,7 @@ pub struct Intersection {
     pub sets: Vec<usize>,
     /// The role if two controllers, two budgets, two Services or two monitors select the pods.
     pub selected_twice_by: Vec<SelectorRole>,
-    /// The number of pods.
     pub n_pods: usize,
-    /// The pods.
     pub pods: Vec<PodGroup>,
 }
 
@@ -138,11 +128,9 @@ pub struct Intersection {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroup {
-    /// Their namespace.
     pub namespace: String,
     /// The workload, such as `Deployment web`, or `Pod web-0`.
     pub object: String,
-    /// The number of pods.
     pub n_pods: usize,
 }
 
@@ -150,16 +138,13 @@ pub struct PodGroup {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Conflict {
-    /// Which of these.
     pub role: SelectorRole,
     /// Why the pods do not count as selected twice, if they do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_counted: Option<NotCounted>,
-    /// One of the objects.
     pub first: SelectorOwner,
     /// How its set relates to the set of the second.
     pub relation: SetRelation,
-    /// The other object.
     pub second: SelectorOwner,
     /// The number of such pairs of objects with these sets; the two are the first. [`ComparedSet::owners`] has all.
     pub n_pairs: usize,
@@ -175,7 +160,6 @@ pub struct Conflict {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetSummary {
-    /// Pods.
     pub n_pods: usize,
     /// Selectors, without empty ones.
     pub n_selectors: usize,

@@ -46,19 +46,14 @@ pub struct Denial {
 pub enum ReviewError {
     #[error("{0}")]
     BadRequest(String),
-    /// The cluster's state is needed and is not known yet.
     #[error("the state of the cluster is not complete yet; not listed: {0}")]
     NotReady(String),
-    /// The object in question has not been seen yet.
     #[error("{0} has not been seen yet; the request may be sent again")]
     Unseen(String),
-    /// A quota cannot be read or written, so that the pod cannot be charged.
     #[error("the placement quota: {0}")]
     Quota(String),
-    /// The ledger of the binding guard cannot be read or written.
     #[error("the ledger of the binding guard: {0}")]
     Ledger(String),
-    /// A rule needs the cluster's state, and there is none.
     #[error("{0} needs the state of the cluster, which is not followed here")]
     NoState(&'static str),
 }
@@ -92,7 +87,6 @@ impl Denial {
         Denial { rule, code: 422, reason: "Invalid", subject, message: message.into() }
     }
 
-    /// The whole message.
     pub fn text(&self) -> String {
         format!("{}{}", self.subject, self.message)
     }

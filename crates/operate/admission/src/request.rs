@@ -68,15 +68,12 @@ pub struct AdmissionRequest {
 /// Why text is no question.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// Not JSON, or not of the right shape.
     #[error("the body is no AdmissionReview: {0}")]
     Json(#[from] serde_json::Error),
-    /// Something else than an `AdmissionReview` that is understood.
     #[error(
         "the body is {api_version:?} {kind:?}; send {KIND:?} of {API_VERSION:?} (admissionReviewVersions: [v1])"
     )]
     Kind { api_version: String, kind: String },
-    /// A review without `request`.
     #[error("the AdmissionReview has no request")]
     NoRequest,
     /// The object of the request cannot be read.
@@ -84,7 +81,6 @@ pub enum RequestError {
     Object {
         /// `object` or `oldObject`.
         field: &'static str,
-        /// What it should be.
         kind: &'static str,
         source: ValueError,
     },

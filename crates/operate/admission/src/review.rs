@@ -14,19 +14,21 @@ use crate::rule::Rule;
 use crate::rules::{self, PodAttributes};
 use crate::state::StateAccess;
 
-/// The kind of a review: one path of the webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Endpoint {
-    /// `/validate-pods`: pods, and the templates of workloads.
-    ValidatePods,
-    /// `/mutate-pods`: pods.
-    MutatePods,
-    /// `/validate-bindings`: bindings of pods.
-    ValidateBindings,
-    /// `/validate-nodes`: all requests of node identities.
-    ValidateNodes,
-    /// `/validate-policies`: placement policies.
-    ValidatePolicies,
+berth_api::named! {
+    /// The kind of a review: one path of the webhook.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Endpoint(path) {
+        /// `/validate-pods`: pods, and the templates of workloads.
+        ValidatePods = "/validate-pods",
+        /// `/mutate-pods`: pods.
+        MutatePods = "/mutate-pods",
+        /// `/validate-bindings`: bindings of pods.
+        ValidateBindings = "/validate-bindings",
+        /// `/validate-nodes`: all requests of node identities.
+        ValidateNodes = "/validate-nodes",
+        /// `/validate-policies`: placement policies.
+        ValidatePolicies = "/validate-policies",
+    }
 }
 
 impl Endpoint {
@@ -37,16 +39,6 @@ impl Endpoint {
         Endpoint::ValidateNodes,
         Endpoint::ValidatePolicies,
     ];
-
-    pub fn path(self) -> &'static str {
-        match self {
-            Endpoint::ValidatePods => "/validate-pods",
-            Endpoint::MutatePods => "/mutate-pods",
-            Endpoint::ValidateBindings => "/validate-bindings",
-            Endpoint::ValidateNodes => "/validate-nodes",
-            Endpoint::ValidatePolicies => "/validate-policies",
-        }
-    }
 }
 
 /// Decides one request. Requests that no rule of the endpoint applies to are allowed.

@@ -44,7 +44,6 @@ enum Failure {
     /// It is unknown whether the request was carried out.
     #[error("{0}")]
     Connection(String),
-    /// The content is not JSON: nothing was sent.
     #[error("the request cannot be written: {0}")]
     Content(serde_json::Error),
     #[error("the answer cannot be read: {0}")]

@@ -60,17 +60,10 @@ pub enum ConnectError {
         /// Why this is not a pod.
         in_cluster: Box<kube::config::InClusterError>,
     },
-    /// An address that is none.
     #[error("server address {address:?}: {reason}; write it like https://127.0.0.1:6443")]
-    Server {
-        /// As given.
-        address: String,
-        reason: String,
-    },
-    /// Certificates or credentials that cannot be used.
+    Server { address: String, reason: String },
     #[error("cannot make a client for {server}: {source}")]
     Client { server: String, source: Box<kube::Error> },
-    /// A credential of the configuration that no header can have.
     #[error(
         "{file}: the {field} of the user has characters that no header can have, such as a line end: correct it"
     )]
@@ -80,17 +73,14 @@ pub enum ConnectError {
         /// The field, such as `token`.
         field: &'static str,
     },
-    /// A file of a certificate, key or token that cannot be read whole.
     #[error("{file}: {field} {path:?} is not a regular file of at most 16 MiB: name another file")]
     CredentialFile {
         /// The file that names it, or its substitute in messages.
         file: String,
         /// The field, such as `tokenFile`.
         field: &'static str,
-        /// As given.
         path: String,
     },
-    /// A token that no header can have.
     #[error("the token has characters that tokens do not have")]
     Token,
 }

@@ -16,13 +16,10 @@ use crate::call::{self, CallError};
 /// The key in `data` of ledgers.
 pub const KEY: &str = "ledger.json";
 
-/// Reads and writes a ledger.
 #[derive(Clone)]
 pub struct LedgerClient {
     pub client: kube::Client,
-    /// Namespace of the ConfigMap.
     pub namespace: String,
-    /// Name of the ConfigMap.
     pub name: String,
     /// The key in `data`.
     pub key: &'static str,

@@ -28,7 +28,6 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// A full bucket.
     pub fn new(per_second: f64, burst: u32, now: Instant) -> Tokens {
         let burst = f64::from(burst.max(1));
         Tokens { per_second: per_second.max(0.001), burst, left: burst, at: now }

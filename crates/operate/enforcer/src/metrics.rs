@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use berth_engine::ViolatedRule;
-use berth_serve::metrics::{Labels, register, registered};
+use berth_serve::metrics::Labels;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -15,46 +15,56 @@ use prometheus_client::registry::Registry;
 use crate::rebalance::{Progress, StepResult};
 use crate::status::Status;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EvictionResult {
-    Evicted,
-    Refused,
-    Failed,
-    Gone,
-    DryRun,
-}
-
-impl EvictionResult {
-    fn name(self) -> &'static str {
-        match self {
-            EvictionResult::Evicted => "evicted",
-            EvictionResult::Refused => "refused",
-            EvictionResult::Failed => "failed",
-            EvictionResult::Gone => "gone",
-            EvictionResult::DryRun => "dry_run",
-        }
+berth_api::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum EvictionResult(name) {
+        Evicted = "evicted",
+        Refused = "refused",
+        Failed = "failed",
+        Gone = "gone",
+        DryRun = "dry_run",
     }
 }
 
-pub(crate) struct Metrics {
-    broken: Family<Labels<1>, Gauge>,
-    began: Family<Labels<1>, Counter>,
-    ended: Family<Labels<1>, Counter>,
-    due: Gauge,
-    evictions: Family<Labels<1>, Counter>,
-    evicting: Gauge,
-    held: Family<Labels<1>, Gauge>,
-    stopped: Gauge,
-    selection: Histogram,
-    pub(crate) lookups: Counter,
-    pub(crate) ledger_failures: Counter,
-    cache_size: Family<Labels<1>, Gauge>,
-    differences: Family<Labels<1>, Counter>,
-    events_dropped: Gauge,
-    leads: Gauge,
-    rebalance_value: Family<Labels<1>, Gauge<f64, AtomicU64>>,
-    rebalance_left: Gauge,
-    moves: Family<Labels<1>, Counter>,
+berth_serve::metrics! {
+    pub(crate) struct Metrics {
+        /// Rules required during execution that are violated now
+        broken: Family<Labels<1>, Gauge> = "violations";
+        /// Violations that began
+        began: Family<Labels<1>, Counter> = "violations_began";
+        /// Violations that ended: the rule holds again, or its pod was deleted
+        ended: Family<Labels<1>, Counter> = "violations_ended";
+        /// Violations whose grace period is over
+        due: Gauge = "violations_due";
+        /// Evictions, by result
+        evictions: Family<Labels<1>, Counter> = "evictions";
+        /// Pods that are evicted and not deleted yet
+        evicting: Gauge = "evictions_in_flight";
+        /// Due pods or rules without an eviction now, by reason
+        held: Family<Labels<1>, Gauge> = "held";
+        /// 1 while the cluster limit stops all evictions
+        stopped: Gauge = "evictions_limited";
+        /// Time of a victim selection
+        selection: Histogram = "evaluation_duration_seconds" with selections();
+        /// Lookups of pods whose eviction had an unknown result
+        pub(crate) lookups: Counter = "eviction_lookups";
+        /// Failed reads and writes of the ledger
+        pub(crate) ledger_failures: Counter = "ledger_failures";
+        /// Objects in the state, by type
+        cache_size: Family<Labels<1>, Gauge> = "cache_size";
+        /// Differences between the state and full lists that were repaired, by kind
+        differences: Family<Labels<1>, Counter> = "state_differences";
+        /// Events that were dropped because there were too many
+        events_dropped: Gauge = "events_dropped";
+        /// 1 while this process leads
+        leads: Gauge = "leader";
+        /// What is to be rebalanced, by goal; 0 is the best
+        rebalance_value: Family<Labels<1>, Gauge<f64, AtomicU64>> = "rebalance_value";
+        /// Moves of the plan that are left
+        rebalance_left: Gauge = "rebalance_moves_left";
+        /// Moves of pods that ended, by result
+        moves: Family<Labels<1>, Counter> = "rebalance_moves";
+    }
 }
 
 pub(crate) fn rule_name(rule: ViolatedRule) -> &'static str {
@@ -66,47 +76,15 @@ pub(crate) fn rule_name(rule: ViolatedRule) -> &'static str {
     }
 }
 
+fn selections() -> Histogram {
+    // 10 us to 5 s.
+    Histogram::new(exponential_buckets(0.000_01, 2.0, 20))
+}
+
 impl Metrics {
     pub(crate) fn new(registry: &mut Registry) -> Metrics {
         let r = registry.sub_registry_with_prefix("berth_enforcer");
-        // 10 us to 5 s.
-        let selection = Histogram::new(exponential_buckets(0.000_01, 2.0, 20));
-        let metrics = Metrics {
-            broken: register(r, "violations", "Rules required during execution that are violated now"),
-            began: register(r, "violations_began", "Violations that began"),
-            ended: register(
-                r,
-                "violations_ended",
-                "Violations that ended: the rule holds again, or its pod was deleted",
-            ),
-            due: register(r, "violations_due", "Violations whose grace period is over"),
-            evictions: register(r, "evictions", "Evictions, by result"),
-            evicting: register(r, "evictions_in_flight", "Pods that are evicted and not deleted yet"),
-            held: register(r, "held", "Due pods or rules without an eviction now, by reason"),
-            stopped: register(r, "evictions_limited", "1 while the cluster limit stops all evictions"),
-            selection: registered(r, "evaluation_duration_seconds", "Time of a victim selection", selection),
-            lookups: register(r, "eviction_lookups", "Lookups of pods whose eviction had an unknown result"),
-            ledger_failures: register(r, "ledger_failures", "Failed reads and writes of the ledger"),
-            cache_size: register(r, "cache_size", "Objects in the state, by type"),
-            differences: register(
-                r,
-                "state_differences",
-                "Differences between the state and full lists that were repaired, by kind",
-            ),
-            events_dropped: register(
-                r,
-                "events_dropped",
-                "Events that were dropped because there were too many",
-            ),
-            leads: register(r, "leader", "1 while this process leads"),
-            rebalance_value: register(
-                r,
-                "rebalance_value",
-                "What is to be rebalanced, by goal; 0 is the best",
-            ),
-            rebalance_left: register(r, "rebalance_moves_left", "Moves of the plan that are left"),
-            moves: register(r, "rebalance_moves", "Moves of pods that ended, by result"),
-        };
+        let metrics = Metrics::registered(r);
         // The names of these two before this release.
         r.register("brake_engaged", "Deprecated: berth_enforcer_evictions_limited", metrics.stopped.clone());
         r.register(

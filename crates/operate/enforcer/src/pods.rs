@@ -14,7 +14,6 @@ use jiff::Timestamp;
 
 use crate::options::{HoldOptions, HoldPeriod};
 
-/// Namespace and name.
 type Key = (Box<str>, Box<str>);
 
 /// The controller of a pod, or the pod itself.

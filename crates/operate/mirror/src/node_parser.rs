@@ -26,7 +26,6 @@ struct Parts<'t> {
 }
 
 impl NodeParser {
-    /// Reads a node.
     pub fn read(&mut self, text: &[u8]) -> Result<Node, serde_json::Error> {
         let mut json = JsonText::new(text, &mut self.index);
         let parts = find_parts(&mut json)?;

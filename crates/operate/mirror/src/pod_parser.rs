@@ -22,7 +22,6 @@ pub struct PodParser {
 }
 
 impl PodParser {
-    /// Reads a pod.
     pub fn read(&mut self, text: &[u8]) -> Result<Pod, serde_json::Error> {
         let mut digested = self.digest(text, Section::Pod, false)?;
         let node = mem::take(&mut digested.pod.node);

@@ -173,7 +173,6 @@ mod tests {
         PodRef { node: node.into(), ..PodRef::of(pod) }
     }
 
-    /// A cache and a cluster with the node `a`.
     fn with_node() -> (CacheSync, Cluster) {
         let (mut cache, mut cluster) = (CacheSync::default(), Cluster::new(Settings::default()));
         let node = json!({"metadata": {"name": "a", "labels": {"host": "a"}},

@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth_client::watch::READING;
 use berth_engine::{Stage, StageTime};
 use berth_input::config::Profile;
-use berth_serve::metrics::{Histograms, Labels, register, registered};
+use berth_serve::metrics::{Histograms, Labels};
 use berth_serve::parts::{self, Part};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -32,70 +32,88 @@ fn profile_label(profile: &str) -> Labels<1, String> {
     [("profile", profile.to_owned())]
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AttemptResult {
-    Scheduled,
-    Unschedulable,
-    Error,
-}
-
-impl AttemptResult {
-    fn name(self) -> &'static str {
-        match self {
-            AttemptResult::Scheduled => "scheduled",
-            AttemptResult::Unschedulable => "unschedulable",
-            AttemptResult::Error => "error",
-        }
+berth_api::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum AttemptResult(name) {
+        Scheduled = "scheduled",
+        Unschedulable = "unschedulable",
+        Error = "error",
     }
 }
 
-/// How holding room for a pod group ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReservationResult {
-    Placed,
-    Expired,
-    Ended,
-}
-
-impl ReservationResult {
-    fn name(self) -> &'static str {
-        match self {
-            ReservationResult::Placed => "placed",
-            ReservationResult::Expired => "expired",
-            ReservationResult::Ended => "ended",
-        }
+berth_api::named! {
+    /// How holding room for a pod group ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum ReservationResult(name) {
+        Placed = "placed",
+        Expired = "expired",
+        Ended = "ended",
     }
 }
 
-pub(crate) struct Metrics {
-    pending: Family<Labels<1>, Gauge>,
-    attempts: Family<ProfileLabels<1>, Counter>,
-    attempt_duration: Histograms<ProfileLabels<1>>,
-    algorithm_duration: Histogram,
-    sli_duration: Histograms<Labels<1, String>>,
-    scheduling_attempts: Histogram,
-    incoming: Family<Labels<2>, Counter>,
-    unschedulable: Family<ProfileLabels<1>, Gauge>,
-    extension_point_duration: Histograms<ProfileLabels<2>>,
-    plugin_duration: Histograms<Labels<3>>,
-    evaluations: Family<ProfileLabels<2>, Counter>,
-    pub(crate) preemption_attempts: Counter,
-    pub(crate) preemption_victims: Histogram,
-    cache_size: Family<Labels<1>, Gauge>,
-    goroutines: Family<Labels<1>, Gauge>,
-    volume_errors: Family<Labels<1>, Counter>,
-    device_claims: Family<Labels<1>, Counter>,
-    pub(crate) cut_device_searches: Counter,
-    pub(crate) cut_group_searches: Counter,
-    pub(crate) evaluated_nodes: Counter,
-    pod_group_attempts: Family<Labels<1>, Counter>,
-    pod_group_reservations: Family<Labels<1>, Counter>,
-    pub(crate) bind_lookups: Counter,
-    pub(crate) bind_retries: Counter,
-    pub(crate) bind_concurrency: Gauge,
-    differences: Family<Labels<1>, Counter>,
-    pub(crate) events_dropped: Gauge,
-    pub(crate) leads: Gauge,
+berth_serve::metrics! {
+    pub(crate) struct Metrics {
+        /// Pending pods, by queue
+        pending: Family<Labels<1>, Gauge> = "scheduler_pending_pods";
+        /// Attempts to schedule pods, by result
+        attempts: Family<ProfileLabels<1>, Counter> = "scheduler_schedule_attempts";
+        /// Time from taking a pod out of the queue to its binding or failure
+        attempt_duration: Histograms<ProfileLabels<1>> = "scheduler_scheduling_attempt_duration_seconds"
+            with Family::new_with_constructor(durations);
+        /// Time of a decision
+        algorithm_duration: Histogram = "scheduler_scheduling_algorithm_duration_seconds" with decisions();
+        /// Time from the first sight of a pod to its binding, over all attempts
+        sli_duration: Histograms<Labels<1, String>> = "scheduler_pod_scheduling_sli_duration_seconds"
+            with Family::new_with_constructor(waits);
+        /// Attempts until a pod was scheduled
+        scheduling_attempts: Histogram = "scheduler_pod_scheduling_attempts" with Histogram::new(exponential_buckets(1.0, 2.0, 5));
+        /// Pods added to queues, by queue and event
+        incoming: Family<Labels<2>, Counter> = "scheduler_queue_incoming_pods";
+        /// Unschedulable pods, by plugin that rejected them; a pod counts for each such plugin
+        unschedulable: Family<ProfileLabels<1>, Gauge> = "scheduler_unschedulable_pods";
+        /// Time of all plugins of an extension point; a sample for PreFilter, Filter, PreScore and Score
+        extension_point_duration: Histograms<ProfileLabels<2>> = "scheduler_framework_extension_point_duration_seconds"
+            with Family::new_with_constructor(extension_points);
+        /// Time of a plugin at an extension point, sampled; per node for Filter and Score
+        plugin_duration: Histograms<Labels<3>> = "scheduler_plugin_execution_duration_seconds"
+            with Family::new_with_constructor(plugins);
+        /// Attempts to schedule pods, by plugin and extension point
+        evaluations: Family<ProfileLabels<2>, Counter> = "scheduler_plugin_evaluation";
+        /// Attempts to preempt pods
+        pub(crate) preemption_attempts: Counter = "scheduler_preemption_attempts";
+        /// Victims of one preemption
+        pub(crate) preemption_victims: Histogram = "scheduler_preemption_victims" with Histogram::new(exponential_buckets(1.0, 2.0, 7));
+        /// Objects in the state, by type
+        cache_size: Family<Labels<1>, Gauge> = "scheduler_cache_size";
+        /// Work in progress beside the scheduling loop, by operation
+        goroutines: Family<Labels<1>, Gauge> = "scheduler_goroutines";
+        /// Failures to bind the volumes of a pod, by operation
+        volume_errors: Family<Labels<1>, Counter> = "scheduler_volume_scheduling_stage_error";
+        /// Pods whose claims of devices were written, by result
+        device_claims: Family<Labels<1>, Counter> = "berth_scheduler_device_claims";
+        /// Searches for devices on a node that ended at their limit of steps
+        pub(crate) cut_device_searches: Counter = "berth_scheduler_cut_device_searches";
+        /// Searches for places of a pod group that ended at their limit of evaluations
+        pub(crate) cut_group_searches: Counter = "berth_scheduler_cut_group_searches";
+        /// Nodes that were evaluated to place pods: by each decision, those that changed since the last one by the same rules
+        pub(crate) evaluated_nodes: Counter = "berth_scheduler_evaluated_nodes";
+        /// Attempts to schedule pod groups, by result
+        pod_group_attempts: Family<Labels<1>, Counter> = "berth_scheduler_pod_group_attempts";
+        /// Times that room was held for a pod group, by result
+        pod_group_reservations: Family<Labels<1>, Counter> = "berth_scheduler_pod_group_reservations";
+        /// Lookups of pods whose binding had an unknown result
+        pub(crate) bind_lookups: Counter = "berth_scheduler_bind_lookups";
+        /// Retried bind requests
+        pub(crate) bind_retries: Counter = "berth_scheduler_bind_retries";
+        /// Concurrent bind requests allowed
+        pub(crate) bind_concurrency: Gauge = "berth_scheduler_bind_concurrency";
+        /// Differences between the state and full lists that were repaired, by kind
+        differences: Family<Labels<1>, Counter> = "berth_scheduler_state_differences";
+        /// Events that were dropped because there were too many
+        pub(crate) events_dropped: Gauge = "berth_scheduler_events_dropped";
+        /// 1 while this process leads
+        pub(crate) leads: Gauge = "berth_scheduler_leader";
+    }
 }
 
 fn durations() -> Histogram {
@@ -126,132 +144,7 @@ fn plugins() -> Histogram {
 impl Metrics {
     pub(crate) fn new(registry: &mut Registry) -> Metrics {
         parts::register(registry, [&READING, &EVENTS, &DECISIONS, &ASSUMPTIONS, &REQUESTS, &COMPLETIONS]);
-        let r = registry;
-        Metrics {
-            pending: register(r, "scheduler_pending_pods", "Pending pods, by queue"),
-            attempts: register(r, "scheduler_schedule_attempts", "Attempts to schedule pods, by result"),
-            attempt_duration: registered(
-                r,
-                "scheduler_scheduling_attempt_duration_seconds",
-                "Time from taking a pod out of the queue to its binding or failure",
-                Family::new_with_constructor(durations),
-            ),
-            algorithm_duration: registered(
-                r,
-                "scheduler_scheduling_algorithm_duration_seconds",
-                "Time of a decision",
-                decisions(),
-            ),
-            sli_duration: registered(
-                r,
-                "scheduler_pod_scheduling_sli_duration_seconds",
-                "Time from the first sight of a pod to its binding, over all attempts",
-                Family::new_with_constructor(waits),
-            ),
-            scheduling_attempts: registered(
-                r,
-                "scheduler_pod_scheduling_attempts",
-                "Attempts until a pod was scheduled",
-                Histogram::new(exponential_buckets(1.0, 2.0, 5)),
-            ),
-            incoming: register(
-                r,
-                "scheduler_queue_incoming_pods",
-                "Pods added to queues, by queue and event",
-            ),
-            unschedulable: register(
-                r,
-                "scheduler_unschedulable_pods",
-                "Unschedulable pods, by plugin that rejected them; a pod counts for each such plugin",
-            ),
-            extension_point_duration: registered(
-                r,
-                "scheduler_framework_extension_point_duration_seconds",
-                "Time of all plugins of an extension point; a sample for PreFilter, Filter, PreScore and Score",
-                Family::new_with_constructor(extension_points),
-            ),
-            plugin_duration: registered(
-                r,
-                "scheduler_plugin_execution_duration_seconds",
-                "Time of a plugin at an extension point, sampled; per node for Filter and Score",
-                Family::new_with_constructor(plugins),
-            ),
-            evaluations: register(
-                r,
-                "scheduler_plugin_evaluation",
-                "Attempts to schedule pods, by plugin and extension point",
-            ),
-            preemption_attempts: register(r, "scheduler_preemption_attempts", "Attempts to preempt pods"),
-            preemption_victims: registered(
-                r,
-                "scheduler_preemption_victims",
-                "Victims of one preemption",
-                Histogram::new(exponential_buckets(1.0, 2.0, 7)),
-            ),
-            cache_size: register(r, "scheduler_cache_size", "Objects in the state, by type"),
-            goroutines: register(
-                r,
-                "scheduler_goroutines",
-                "Work in progress beside the scheduling loop, by operation",
-            ),
-            volume_errors: register(
-                r,
-                "scheduler_volume_scheduling_stage_error",
-                "Failures to bind the volumes of a pod, by operation",
-            ),
-            device_claims: register(
-                r,
-                "berth_scheduler_device_claims",
-                "Pods whose claims of devices were written, by result",
-            ),
-            cut_device_searches: register(
-                r,
-                "berth_scheduler_cut_device_searches",
-                "Searches for devices on a node that ended at their limit of steps",
-            ),
-            cut_group_searches: register(
-                r,
-                "berth_scheduler_cut_group_searches",
-                "Searches for places of a pod group that ended at their limit of evaluations",
-            ),
-            evaluated_nodes: register(
-                r,
-                "berth_scheduler_evaluated_nodes",
-                "Nodes that were evaluated to place pods: by each decision, those that changed since the last one by the same rules",
-            ),
-            pod_group_attempts: register(
-                r,
-                "berth_scheduler_pod_group_attempts",
-                "Attempts to schedule pod groups, by result",
-            ),
-            pod_group_reservations: register(
-                r,
-                "berth_scheduler_pod_group_reservations",
-                "Times that room was held for a pod group, by result",
-            ),
-            bind_lookups: register(
-                r,
-                "berth_scheduler_bind_lookups",
-                "Lookups of pods whose binding had an unknown result",
-            ),
-            bind_retries: register(r, "berth_scheduler_bind_retries", "Retried bind requests"),
-            bind_concurrency: register(
-                r,
-                "berth_scheduler_bind_concurrency",
-                "Concurrent bind requests allowed",
-            ),
-            differences: register(
-                r,
-                "berth_scheduler_state_differences",
-                "Differences between the state and full lists that were repaired, by kind",
-            ),
-            events_dropped: register(
-                r,
-                "berth_scheduler_events_dropped",
-                "Events that were dropped because there were too many",
-            ),
-            leads: register(r, "berth_scheduler_leader", "1 while this process leads"),
-        }
+        Metrics::registered(registry)
     }
 
     pub(crate) fn decided(&self, duration: Duration) {

@@ -16,20 +16,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ATTEMPTS: u32 = 4;
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
-/// Why a pod is not scheduled: the reason of its `PodScheduled` condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailureReason {
-    Unschedulable,
-    /// The attempt failed.
-    SchedulerError,
-}
-
-impl FailureReason {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            FailureReason::Unschedulable => "Unschedulable",
-            FailureReason::SchedulerError => "SchedulerError",
-        }
+berth_api::named! {
+    /// Why a pod is not scheduled: the reason of its `PodScheduled` condition.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum FailureReason(as_str) {
+        Unschedulable = "Unschedulable",
+        /// The attempt failed.
+        SchedulerError = "SchedulerError",
     }
 }
 

@@ -31,7 +31,6 @@ pub struct ServerCertificate {
 }
 
 impl Authority {
-    /// A new authority.
     pub fn new(common_name: &str, validity: Validity) -> Result<Authority, rcgen::Error> {
         let mut params = params(Vec::new(), common_name, validity)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));

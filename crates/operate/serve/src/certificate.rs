@@ -17,11 +17,7 @@ use crate::authority::{Authority, LONG, ServerCertificate};
 #[derive(Clone, Debug)]
 pub enum CertificateSource {
     /// PEM files: the chain, the server's own certificate first, and its key.
-    Files {
-        /// The chain.
-        certificate: PathBuf,
-        key: PathBuf,
-    },
+    Files { certificate: PathBuf, key: PathBuf },
     /// Signed at start by a new authority, whose key is not kept.
     Own {
         /// Common name of the certificate; that of the authority is the same with ` CA` behind it.
@@ -35,7 +31,6 @@ pub enum CertificateSource {
 pub enum CertificateError {
     #[error("{path}: {source}", path = path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A file is not what it should be.
     #[error("{path}: no PEM {what} in it: {reason}", path = path.display())]
     Pem {
         path: PathBuf,
@@ -43,15 +38,9 @@ pub enum CertificateError {
         what: &'static str,
         reason: String,
     },
-    /// Certificate and key do not belong together, or the key is of no known kind.
     #[error("{certificate} with {key}: {source}; both must have been issued together",
         certificate = certificate.display(), key = key.display())]
-    Pair {
-        /// The chain.
-        certificate: PathBuf,
-        key: PathBuf,
-        source: rustls::Error,
-    },
+    Pair { certificate: PathBuf, key: PathBuf, source: rustls::Error },
     /// A certificate cannot be made; a name is neither a host name nor an address, most likely.
     #[error("a certificate for {names}: {source}", names = names.join(", "))]
     Make { names: Vec<String>, source: rcgen::Error },

@@ -18,3 +18,28 @@ pub fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: 
 pub fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     registered(registry, name, help, M::default())
 }
+
+/// Defines a struct of metrics, and `registered`, which makes and registers them: for each metric its help as a comment, its field and
+/// its name; `with` makes those that do not begin empty.
+#[macro_export]
+macro_rules! metrics {
+    ($vis:vis struct $struct:ident {
+        $(#[doc = $help:literal] $field_vis:vis $field:ident: $type:ty = $name:literal $(with $new:expr)?;)*
+    }) => {
+        $vis struct $struct {
+            $($field_vis $field: $type,)*
+        }
+
+        impl $struct {
+            fn registered(registry: &mut ::prometheus_client::registry::Registry) -> $struct {
+                $struct { $($field: $crate::metrics!(@registered registry, $name, $help $(, $new)?),)* }
+            }
+        }
+    };
+    (@registered $registry:ident, $name:literal, $help:literal) => {
+        $crate::metrics::register($registry, $name, $help.trim_start())
+    };
+    (@registered $registry:ident, $name:literal, $help:literal, $new:expr) => {
+        $crate::metrics::registered($registry, $name, $help.trim_start(), $new)
+    };
+}

@@ -38,7 +38,6 @@ pub struct LoadReport {
     pub seconds: f64,
     pub megabytes_per_second: f64,
     pub objects_per_second: f64,
-    /// Peak memory of the process.
     pub peak_rss_bytes: Option<u64>,
 }
 

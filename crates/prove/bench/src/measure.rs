@@ -26,7 +26,6 @@ impl Samples {
         self.nanos.extend_from_slice(&other.nanos);
     }
 
-    /// Rate and distribution.
     pub fn figures(mut self) -> Figures {
         self.nanos.sort_unstable();
         let total_nanos: u64 = self.nanos.iter().fold(0, |sum, n| sum.saturating_add(*n));

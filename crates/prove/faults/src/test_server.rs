@@ -18,7 +18,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::Proxy;
 use crate::observe::{self, until};
 
-/// Pods of the namespace `default`.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const NODES: &str = "/api/v1/nodes";
 
@@ -64,7 +63,6 @@ impl TestServer {
         Proxy::new(self.client.clone())
     }
 
-    /// Stops when the server does.
     pub fn stop(&self) -> CancellationToken {
         self.stop.clone()
     }

@@ -127,7 +127,6 @@ pub const DEVICE_RESOURCES: [&str; 4] =
 #[derive(Clone, Debug)]
 pub struct Kills {
     pub client: HostId,
-    /// Which of its writes.
     pub writes: BTreeSet<u64>,
     /// Whether the server makes the last write; none for either.
     pub is_made: Option<bool>,

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
-    /// Its name in scripts.
     pub name: &'a str,
     pub path: &'a str,
 }

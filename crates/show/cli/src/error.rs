@@ -39,10 +39,8 @@ pub enum CliError {
     /// A configuration file is not valid.
     #[error("{}", EachAt { place, errors })]
     Config { place: SourceLocation, errors: ConfigErrors },
-    /// A configuration file without a configuration.
     #[error("{file}: no KubeSchedulerConfiguration found")]
     NoConfig { file: String },
-    /// More than one scheduler configuration.
     #[error(
         "{second}: a second KubeSchedulerConfiguration after {first}: remove one, or select one with --config"
     )]
@@ -50,10 +48,8 @@ pub enum CliError {
     /// Fields that the types of their kinds do not have.
     #[error("{}", .0.join("\n"))]
     UnknownFields(Vec<String>),
-    /// Input that does not describe a cluster.
     #[error("the input has no pods and no nodes: give a cluster with -f, --dump or --live")]
     NoPodsAndNodes,
-    /// A report does not cover all objects.
     #[error("too large for all checks:\n{}\ncheck the largest objects one by one, or disable these rules", .0.join("\n"))]
     Incomplete(Vec<String>),
     /// The requested object does not exist.

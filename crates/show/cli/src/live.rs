@@ -106,10 +106,8 @@ pub enum LiveError {
     /// The server returned an object that cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The server returned an object that is no JSON.
     #[error("{server}: {error}: check that this is the address of a Kubernetes API server")]
     Json { server: String, error: serde_json::Error },
-    /// The async runtime cannot be created.
     #[error("cannot create the async runtime: {0}")]
     Runtime(std::io::Error),
 }

@@ -21,35 +21,22 @@ pub enum RecordingError {
         "{directory}: no .jsonl or .jsonl.gz file in this directory: give the directory that --record wrote to"
     )]
     EmptyDirectory { directory: String },
-    /// No journal covers the time.
     #[error("{argument}: no journal covers {}", time.map_or_else(|| "any time".to_owned(), rfc3339_micros))]
     NotCovered { argument: String, time: Option<Timestamp> },
-    /// The state was not complete.
     #[error("{file}: the recording is not complete at {}: the scheduler had not listed all objects yet", rfc3339_micros(*time))]
     Incomplete { file: String, time: Timestamp },
     /// A journal does not fit together.
     #[error("{file}:{line}: {error}")]
-    Journal {
-        file: String,
-        /// Line, from 1.
-        line: usize,
-        error: JournalError,
-    },
+    Journal { file: String, line: usize, error: JournalError },
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error("{file}: {error}")]
     Read { file: String, error: io::Error },
     #[error("{file}:{line}: a line of more than {} MiB: each line must be a recording (see docs/recordings.md)", MAX_LINE_BYTES >> 20)]
-    LongLine {
-        file: String,
-        /// Line, from 1.
-        line: usize,
-    },
-    /// A line is not a recording.
+    LongLine { file: String, line: usize },
     #[error("{file}:{line}: {path}{message}: each line must be a recording (see docs/recordings.md)")]
     Line {
         file: String,
-        /// Line, from 1.
         line: usize,
         /// The field and a colon; empty for the whole line.
         path: String,

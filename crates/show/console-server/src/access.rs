@@ -10,7 +10,6 @@ use berth_client::delegated::DelegatedAuthorizer;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// The operating system provides no random numbers.
 #[derive(Debug, thiserror::Error)]
 #[error("the operating system provides no random numbers for the token of the console")]
 pub struct RandomnessError;

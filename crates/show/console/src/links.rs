@@ -35,7 +35,6 @@ pub(crate) fn workload(namespace: &str, workload: &str) -> String {
     }
 }
 
-/// A path with one more parameter.
 pub(crate) fn with(path: &str, parameter: &str, value: &str) -> String {
     let separator = if path.contains('?') { '&' } else { '?' };
     format!("{path}{separator}{parameter}={}", utf8_percent_encode(value, RESERVED))

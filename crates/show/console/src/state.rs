@@ -310,7 +310,6 @@ impl State {
         }
     }
 
-    /// The objects and the options, for a simulation of another state.
     pub fn objects(&self) -> (Inventory, SimulationOptions) {
         let mut inventory = Inventory::clone(&self.inventory);
         let source = SourceLocation::file(&self.name);

@@ -35,7 +35,6 @@ pub struct CellMap {
     pub notes: Vec<String>,
 }
 
-/// A box.
 #[derive(Clone, Debug, Default)]
 pub struct Domain {
     pub name: String,
@@ -96,7 +95,6 @@ pub struct Item {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
-    /// It is there.
     #[default]
     Is,
     /// It is not there, but could nearly be.

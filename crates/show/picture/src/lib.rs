@@ -26,7 +26,6 @@ const ROW: usize = 22;
 /// The meaning of an element, which decides its look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// A title: large text.
     Heading,
     Label,
     /// Text of less importance.

@@ -18,7 +18,6 @@ pub struct Timeline {
     pub rows: Vec<Series>,
 }
 
-/// A row.
 #[derive(Clone, Debug)]
 pub struct Series {
     pub name: String,

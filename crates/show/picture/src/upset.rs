@@ -25,7 +25,6 @@ pub struct UpSet {
     pub notes: Vec<String>,
 }
 
-/// A row.
 #[derive(Clone, Debug, Default)]
 pub struct Set {
     pub name: String,
@@ -34,7 +33,6 @@ pub struct Set {
     pub size: usize,
 }
 
-/// A column.
 #[derive(Clone, Debug, Default)]
 pub struct Intersection {
     /// Positions of the sets, ascending.

@@ -16,12 +16,8 @@ use crate::kustomization;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no such file or directory.
     #[error("{path}: no such file or directory")]
-    NotFound {
-        /// The path as given.
-        path: String,
-    },
+    NotFound { path: String },
     #[error("{path}: {error}")]
     Io {
         /// The path as given, or as found in a directory.
@@ -29,14 +25,9 @@ pub enum OpenError {
         error: io::Error,
     },
     #[error("{path}: no .yaml, .yml or .json file (or one of them with .gz) in this directory")]
-    EmptyDirectory {
-        /// The path as given.
-        path: String,
-    },
-    /// The limit in the environment is not a size.
+    EmptyDirectory { path: String },
     #[error("{MAX_BYTES_VARIABLE}={value}: not a size: give bytes, such as 4Gi")]
     Limit { value: String },
-    /// Standard input is given more than once.
     #[error("- is given more than once: standard input can be read only once")]
     StdinTwice,
 }

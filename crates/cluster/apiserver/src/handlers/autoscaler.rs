@@ -27,7 +27,6 @@ fn is_cpu(metric: &Value, member: &str) -> bool {
         && resource[member].get("averageValue").is_none()
 }
 
-/// From `v2` to `v1`.
 pub(super) fn to_v1(mut value: Value) -> Value {
     value["apiVersion"] = "autoscaling/v1".into();
     for (section, list, member, field) in CPU {

@@ -10,7 +10,6 @@ use berth_rules::{Requirement, Selector};
 pub struct Labels {
     /// Each key, and after it its values, without separators.
     text: Box<str>,
-    /// Where each of them ends.
     ends: Box<[u32]>,
     /// How a key is compared, and with how many values.
     requirements: Box<[(Operator, u32)]>,

@@ -121,7 +121,6 @@ impl<'p> TextWriter<'p> {
         TextWriter { parts, written: Vec::with_capacity(2048), shared: Vec::new() }
     }
 
-    /// What is written so far.
     pub fn written(&mut self) -> &mut Vec<u8> {
         &mut self.written
     }

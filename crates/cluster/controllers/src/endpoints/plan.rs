@@ -29,7 +29,6 @@ fn is_endpoint(pod: &Pod) -> bool {
     !pod.status.pod_ip.is_empty() && !pod.is_terminal()
 }
 
-/// The ports of a service for one of its pods.
 fn ports(service: &Service, pod: &Pod) -> Vec<Value> {
     let number = |port: &ServicePort| match &port.target_port {
         Value::String(name) => {

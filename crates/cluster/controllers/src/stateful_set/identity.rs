@@ -13,7 +13,6 @@ pub(super) fn pod_name(set: &StatefulSet, ordinal: i64) -> String {
     format!("{}-{ordinal}", set.metadata.name)
 }
 
-/// The pod of an ordinal, from the template of a revision.
 pub(super) fn pod(set: &StatefulSet, ordinal: i64, template: &Value, revision: &str) -> Map<String, Value> {
     let name = pod_name(set, ordinal);
     let mut pod = pod_from_template(template, Owner { kind: &STATEFUL_SETS, meta: &set.metadata });

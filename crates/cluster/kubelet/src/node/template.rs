@@ -24,13 +24,11 @@ pub struct NodeTemplate {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeTemplateError {
-    /// The API server would reject the names.
     #[error(
         "node name prefix {prefix:?}: node names consist of lower-case letters, digits, '-' and '.', and begin with \
          a letter or digit"
     )]
     Prefix { prefix: String },
-    /// The host name label must be different on each node.
     #[error(
         "label kubernetes.io/hostname cannot be set for all simulated nodes: it is the name of each node"
     )]

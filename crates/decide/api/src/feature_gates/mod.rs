@@ -17,7 +17,6 @@ const HONOURED: &str = "honoured";
 /// A feature gate of kube-scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGate {
-    /// Its name.
     pub name: &'static str,
     /// What it is in each version of [`KubernetesVersion::ALL`]; none if the version does not have it.
     pub states: [Option<GateState>; 3],
@@ -62,7 +61,6 @@ impl FeatureGate {
         GATES.binary_search_by(|gate| gate.name.cmp(name)).ok().map(|index| &GATES[index])
     }
 
-    /// What it is in a version, if the version has it.
     pub fn in_version(&self, version: KubernetesVersion) -> Option<GateState> {
         self.states[version as usize]
     }
@@ -233,7 +231,6 @@ impl FeatureGates {
         gates
     }
 
-    /// Those with these names are on.
     pub fn of_names(version: KubernetesVersion, names: &[String]) -> FeatureGates {
         let mut gates = FeatureGates::off(version);
         gates.fields().for_each(|(name, is_on)| *is_on = names.iter().any(|n| n == name));
@@ -268,7 +265,6 @@ impl FeatureGates {
         }
     }
 
-    /// The names of the gates that are on.
     pub fn names(mut self) -> Vec<&'static str> {
         self.fields().filter(|(_, is_on)| **is_on).map(|(name, _)| name).collect()
     }

@@ -6,7 +6,6 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// A minor version of Kubernetes.
-#[allow(missing_docs, reason = "the names say all")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub enum KubernetesVersion {
     #[serde(rename = "1.36")]
@@ -96,7 +95,6 @@ impl FromStr for KubernetesVersion {
 
 /// A decision that a version of Kubernetes changed, whatever its feature gates. The rule that it concerns asks for it by name;
 /// [`VersionChange::row`] says what it is.
-#[allow(missing_docs, reason = "the table says what they are")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionChange {
     BudgetsAfterViolation,
@@ -127,7 +125,6 @@ pub enum VersionChange {
 /// A row of the table of changes.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeRow {
-    /// The change.
     pub change: VersionChange,
     /// Its number in kubernetes/kubernetes, if it is known.
     pub number: Option<u32>,
@@ -276,12 +273,10 @@ const ROWS: &[ChangeRow] = &[
 ];
 
 impl VersionChange {
-    /// All changes.
     pub const fn all() -> &'static [ChangeRow] {
         ROWS
     }
 
-    /// What it is.
     pub const fn row(self) -> &'static ChangeRow {
         &ROWS[self as usize]
     }

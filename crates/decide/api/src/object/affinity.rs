@@ -1,19 +1,16 @@
 //! `Affinity`: the fields of the v1 API and of the design proposals in one type. the crate `rules` decides the meaning of
 //! a field.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use berth_api_macros::object_type;
+use serde::{Deserialize, Deserializer};
 
-use super::{Empty, LabelSelector, SelectorRequirement, nullable};
+use super::{Empty, LabelSelector, SelectorRequirement};
 
 /// `spec.affinity`, or the content of the annotation `scheduling.berth.dev/affinity`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct Affinity {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity: Option<NodeAffinity>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_affinity: Option<PodAffinity>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_anti_affinity: Option<PodAffinity>,
 }
 
@@ -23,41 +20,32 @@ impl Empty for Affinity {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct NodeAffinity {
     /// Proposal only: required when scheduling, and enforced by eviction afterwards.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub required_during_scheduling_required_during_execution: Option<NodeSelector>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
     #[serde(deserialize_with = "null_items", skip_serializing_if = "Vec::is_empty")]
     pub preferred_during_scheduling_ignored_during_execution: Vec<PreferredSchedulingTerm>,
 }
 
 /// Node selector terms, ORed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct NodeSelector {
     #[serde(with = "null_terms")]
     pub node_selector_terms: Vec<NodeSelectorTerm>,
     /// Annotation only: after how long a required selector becomes a preference, such as `5m`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub relax_after: Option<String>,
 }
 
 /// One node selector term: its expressions and fields are ANDed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct NodeSelectorTerm {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<SelectorRequirement>,
     /// Requirements on node fields: on `metadata.name` only in v1, on `rules::NODE_FIELDS` in the
     /// proposals.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_fields: Vec<SelectorRequirement>,
     /// Proposals only: requirements on node annotations.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_annotations: Vec<SelectorRequirement>,
     /// Whether the term is null, which in the proposals matches no node; in v1 it is the same as an empty one.
     #[serde(skip)]
@@ -99,22 +87,17 @@ where
 /// A preferred node selector term.
 ///
 /// v1 writes the term under `preference`; the proposal writes `matchExpressions` beside the weight.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PreferredSchedulingTerm {
     /// 1 to 100.
-    #[serde(deserialize_with = "nullable")]
     pub weight: i32,
     /// The term, in the v1 API.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub preference: Option<NodeSelectorTerm>,
     /// The term, in the proposals (annotation only).
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<SelectorRequirement>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PodAffinity {
     /// Proposal only: required when scheduling, and enforced by eviction afterwards.
     #[serde(deserialize_with = "null_items", skip_serializing_if = "Vec::is_empty")]
@@ -126,42 +109,30 @@ pub struct PodAffinity {
 }
 
 /// A preferred pod affinity term.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct WeightedPodAffinityTerm {
     /// 1 to 100.
-    #[serde(deserialize_with = "nullable")]
     pub weight: i32,
-    #[serde(deserialize_with = "nullable")]
     pub pod_affinity_term: PodAffinityTerm,
 }
 
 /// A pod affinity term: the pods by label selector and namespaces, and the topology key.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PodAffinityTerm {
     /// Null matches no pods; empty matches all.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
     /// Namespaces by name. Absent and empty differ in the proposals' dialect.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
     /// Node label key; empty means "all topologies" in the proposal's dialect.
-    #[serde(deserialize_with = "nullable")]
     pub topology_key: String,
     /// Namespaces by label; adds to `namespaces`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
     /// Pod label keys whose values are merged into `labelSelector` with `In`.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_label_keys: Vec<String>,
     /// Pod label keys whose values are merged into `labelSelector` with `NotIn`.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub mismatch_label_keys: Vec<String>,
     /// Proposals' required anti-affinity only: how many other matching pods may share the domain. Absent means 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<i32>,
     /// Annotation only: after how long a required term becomes a preference, such as `5m`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub relax_after: Option<String>,
 }

@@ -1,19 +1,17 @@
 //! Conditions of a status. All kinds share one type: it has the fields of every one of them.
 
+use berth_api_macros::object_type;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::{is_zero, nullable, time};
 
 /// A condition of a status.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct Condition {
     /// Which condition, such as `Ready`.
-    #[serde(rename = "type", deserialize_with = "nullable")]
+    #[serde(rename = "type")]
     pub condition_type: String,
     /// `True`, `False` or `Unknown`.
-    #[serde(deserialize_with = "nullable")]
     pub status: String,
     /// The generation of the object that the condition was found for; 0 when not given.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_zero")]
@@ -30,10 +28,8 @@ pub struct Condition {
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
     /// The reason in one word.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// The reason in a sentence.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 

@@ -13,6 +13,7 @@ mod cluster;
 mod condition;
 pub mod device;
 pub mod group;
+mod kinds;
 mod meta;
 mod monitor;
 mod name;

@@ -33,7 +33,6 @@ impl NamespacedName {
         &self.text[..(self.name_at as usize).saturating_sub(1)]
     }
 
-    /// The name.
     pub fn name(&self) -> &str {
         &self.text[self.name_at as usize..]
     }

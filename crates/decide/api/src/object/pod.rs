@@ -1,10 +1,10 @@
 //! Pods.
 
-use std::collections::BTreeMap;
+use berth_api_macros::object_type;
 use std::sync::LazyLock;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Deserializer;
 
 use super::shared::Empty;
 use super::volume::Volume;
@@ -48,14 +48,10 @@ pub fn node_rejection<'a>(phase: &str, reason: &'a str, message: &'a str) -> Opt
     (phase == "Failed" && is_rejection).then_some((reason, text.unwrap_or(message)))
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct Pod {
-    #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
     pub spec: Shared<PodSpec>,
-    #[serde(deserialize_with = "nullable")]
     pub status: Shared<PodStatus>,
 }
 
@@ -118,67 +114,44 @@ impl Pod {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PodSpec {
     /// The node that the pod is bound to; empty while it is pending.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub node_name: String,
     /// Node labels required by equality.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: Shared<StringMap>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Shared<Affinity>>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Shared<Vec<Toleration>>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub topology_spread_constraints: Shared<Vec<TopologySpreadConstraint>>,
     /// The scheduling profile that decides for the pod; empty before defaulting.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub scheduler_name: String,
     /// Scheduling gates: the scheduler ignores the pod until the list is empty.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub scheduling_gates: Shared<Vec<PodSchedulingGate>>,
     /// Priority; pods with a higher value are scheduled first.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// Name of the PriorityClass that `priority` comes from.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub priority_class_name: String,
     /// `PreemptLowerPriority` or `Never`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub volumes: Shared<Vec<Volume>>,
     /// Init containers: they run in order before the containers. Sidecars among them keep running.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub init_containers: Shared<Vec<Container>>,
-    #[serde(deserialize_with = "nullable")]
     pub containers: Shared<Vec<Container>>,
     /// Name of the RuntimeClass that admission merges into the pod.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub runtime_class_name: String,
     /// Resources that the container runtime needs in addition.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub overhead: Shared<ResourceList>,
     /// Pod-level requests and limits.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Box<ResourceRequirements>>,
     /// Whether the pod uses the node's network: its container ports are host ports.
-    #[serde(deserialize_with = "nullable")]
     pub host_network: bool,
     /// Whether the pod runs in the node's user namespace; true when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub host_users: Option<bool>,
     /// The operating system of the containers. No scheduler reads it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub os: Option<PodOs>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub resource_claims: Shared<Vec<PodResourceClaim>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_group: Option<PodSchedulingGroup>,
     /// The pod ends then: scopes of ResourceQuotas read it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub active_deadline_seconds: Option<i64>,
 }
 
@@ -226,61 +199,43 @@ impl Empty for PodSpec {
 }
 
 /// The operating system of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default)]
+#[object_type(Eq, Hash)]
 pub struct PodOs {
     /// `linux` or `windows`.
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
 }
 
 /// A claim of devices: an existing one, or one that is made from a template.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PodResourceClaim {
-    /// Name in the pod.
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_name: Option<String>,
     /// Name of the template. The name of the claim made from it is in the pod's status.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_template_name: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PodSchedulingGroup {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub pod_group_name: String,
 }
 
 /// The fields of a container that placement reads.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct Container {
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
-    #[serde(deserialize_with = "nullable")]
     pub image: String,
-    #[serde(deserialize_with = "nullable")]
     pub resources: ResourceRequirements,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<ContainerPort>,
     /// `Always` on an init container makes it a sidecar.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
     /// What happens when the container exits.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub restart_policy_rules: Vec<ContainerRestartRule>,
 }
 
 /// What happens when a container exits; the exit codes do not matter here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct ContainerRestartRule {
     /// `Restart` or `RestartAllContainers`.
-    #[serde(deserialize_with = "nullable")]
     pub action: String,
 }
 
@@ -291,99 +246,71 @@ impl Container {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct ContainerPort {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub name: String,
-    #[serde(deserialize_with = "nullable")]
     pub container_port: i32,
     /// Port on the node; 0 for none.
-    #[serde(deserialize_with = "nullable")]
     pub host_port: i32,
     /// Address on the node; empty means every address.
-    #[serde(rename = "hostIP", deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    #[serde(rename = "hostIP")]
     pub host_ip: String,
     /// `TCP`, `UDP` or `SCTP`; empty before defaulting.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub protocol: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct Toleration {
     /// Taint key; empty with `Exists` tolerates every key.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub key: String,
     /// `Equal` (also when empty) or `Exists`.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub operator: String,
     /// Taint value, for `Equal`.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// Taint effect; empty tolerates all effects.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub effect: String,
     /// How long a `NoExecute` taint is tolerated, in seconds; absent for ever.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct TopologySpreadConstraint {
     /// Largest allowed difference between the matching pods of a domain and the minimum over all domains.
-    #[serde(deserialize_with = "nullable")]
     pub max_skew: i32,
     /// Node label key whose values are the domains.
-    #[serde(deserialize_with = "nullable")]
     pub topology_key: String,
     /// `DoNotSchedule` or `ScheduleAnyway`.
-    #[serde(deserialize_with = "nullable")]
     pub when_unsatisfiable: String,
     /// The pods to count, in the pod's own namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
     /// Minimum number of domains; with fewer, the minimum of matching pods is 0. Only with `DoNotSchedule`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_domains: Option<i32>,
     /// `Honor` (default) or `Ignore`: whether nodes outside the pod's node affinity are counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity_policy: Option<String>,
     /// `Honor` or `Ignore` (default): whether nodes with untolerated taints are excluded.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_taints_policy: Option<String>,
     /// Pod label keys whose values narrow the selector.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub match_label_keys: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PodSchedulingGate {
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub phase: String,
     /// Why the pod has this phase, in one word.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// Why the pod has this phase.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// When the kubelet accepted the pod.
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Timestamp>,
     /// The node on which a scheduler preempts pods for this one.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub nominated_node_name: String,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Shared<Vec<Condition>>,
     /// The resources of the containers; containers without any are not kept.
     #[serde(deserialize_with = "with_resources", skip_serializing_if = "Vec::is_empty")]
@@ -392,69 +319,50 @@ pub struct PodStatus {
     #[serde(deserialize_with = "with_resources", skip_serializing_if = "Vec::is_empty")]
     pub init_container_statuses: Shared<Vec<ContainerStatus>>,
     /// The claims made from templates.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub resource_claim_statuses: Shared<Vec<PodResourceClaimStatus>>,
     /// The claim that the scheduler made for extended resources of device classes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub extended_resource_claim_status: Option<Box<PodExtendedResourceClaimStatus>>,
     /// What the devices of its claims take of the allocatable resources of its node, for each claim that takes any (gate
     /// `DRANodeAllocatableResources`).
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub node_allocatable_resource_claim_statuses: Shared<Vec<NodeAllocatableResourceClaimStatus>>,
     /// Pod-level requests and limits in force on the node.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Box<ResourceRequirements>>,
     /// Pod-level requests that the node has reserved.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_resources: Option<ResourceList>,
 }
 
 /// The claim made for an entry of `spec.resourceClaims` with a template.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PodResourceClaimStatus {
     /// Name of the entry.
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// Name of the claim; absent if none was needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_name: Option<String>,
 }
 
 /// What the devices of a claim take of the allocatable resources of the pod's node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct NodeAllocatableResourceClaimStatus {
-    #[serde(deserialize_with = "nullable")]
     pub resource_claim_name: String,
     /// Names of the containers that use it.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<String>,
     /// The amounts by resource, once for all containers.
-    #[serde(deserialize_with = "nullable")]
     pub resources: ResourceList,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PodExtendedResourceClaimStatus {
     /// Which requests of the claim are for which resources of which containers.
-    #[serde(deserialize_with = "nullable")]
     pub request_mappings: Vec<ContainerExtendedResourceRequest>,
-    #[serde(deserialize_with = "nullable")]
     pub resource_claim_name: String,
 }
 
 /// The request of a claim for an extended resource of a container.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct ContainerExtendedResourceRequest {
-    #[serde(deserialize_with = "nullable")]
     pub container_name: String,
-    #[serde(deserialize_with = "nullable")]
     pub resource_name: String,
     /// Name of the request in the claim.
-    #[serde(deserialize_with = "nullable")]
     pub request_name: String,
 }
 
@@ -474,16 +382,12 @@ impl PodStatus {
 }
 
 /// The resources of a running container.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct ContainerStatus {
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// Requests that the node has reserved.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_resources: Option<ResourceList>,
     /// Requests and limits in force.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 }
 

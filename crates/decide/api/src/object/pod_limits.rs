@@ -26,9 +26,7 @@ const VALUES_PER_ENTRY: usize = 10;
 /// A field with more entries than allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TooManyEntries {
-    /// The path of the field.
     pub path: String,
-    /// Its entries.
     pub n_entries: usize,
 }
 
@@ -85,7 +83,6 @@ fn fields(pod: &Pod) -> [(&'static str, usize); 9] {
     ]
 }
 
-/// Entries of spread constraints.
 pub fn constraint_entries(constraints: &[TopologySpreadConstraint]) -> usize {
     let entries = |constraint: &TopologySpreadConstraint| {
         TERM_ENTRIES
@@ -130,7 +127,6 @@ fn pod_term(term: &PodAffinityTerm) -> usize {
         + term.mismatch_label_keys.len()
 }
 
-/// Entries of a label selector.
 pub fn selector_entries(selector: Option<&LabelSelector>) -> usize {
     selector.map_or(0, |selector| selector.match_labels.len() + requirements(&selector.match_expressions))
 }

@@ -87,11 +87,9 @@ impl Findings {
 /// A value with its path in the file.
 #[derive(Clone)]
 pub struct Node<'a> {
-    /// The value.
     pub value: &'a Value,
     /// Field path; empty for the whole file.
     pub path: String,
-    /// Collects the findings.
     pub findings: &'a Findings,
 }
 
@@ -127,7 +125,6 @@ impl<'a> Node<'a> {
         self.findings.extensions
     }
 
-    /// The fields of an object.
     pub fn fields(&self) -> Option<Fields<'a>> {
         let Value::Object(map) = self.value else {
             self.must_be("an object");
@@ -136,7 +133,6 @@ impl<'a> Node<'a> {
         Some(Fields { map, path: self.path.clone(), findings: self.findings, known: Vec::new() })
     }
 
-    /// The items of a list.
     pub fn items(&self) -> Vec<Node<'a>> {
         let Value::Array(items) = self.value else {
             self.must_be("a list");
@@ -146,7 +142,6 @@ impl<'a> Node<'a> {
         items.iter().enumerate().map(item).collect()
     }
 
-    /// A string.
     pub fn string(&self) -> Option<&'a str> {
         let text = self.value.as_str();
         if text.is_none() {
@@ -155,7 +150,6 @@ impl<'a> Node<'a> {
         text
     }
 
-    /// A boolean.
     pub fn bool(&self) -> Option<bool> {
         let flag = self.value.as_bool();
         if flag.is_none() {
@@ -204,7 +198,6 @@ impl<'a> Node<'a> {
         duration
     }
 
-    /// A list of strings.
     pub fn strings(&self) -> Vec<String> {
         self.items().iter().filter_map(|item| item.string()).map(str::to_owned).collect()
     }
@@ -220,7 +213,6 @@ pub enum Kind {
     Bool,
     /// An integer.
     Int,
-    /// Any number.
     Number,
     /// A text.
     String,
@@ -231,13 +223,11 @@ pub struct Fields<'a> {
     map: &'a Map<String, Value>,
     /// Field path of the object.
     pub path: String,
-    /// Collects the findings.
     pub findings: &'a Findings,
     known: Vec<&'static str>,
 }
 
 impl<'a> Fields<'a> {
-    /// The path of the field with this name.
     pub fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }

@@ -90,7 +90,6 @@ pub struct Items {
 }
 
 impl Items {
-    /// Whether it is `null`.
     pub fn is_null(&self) -> bool {
         self.close.is_none()
     }

@@ -17,9 +17,7 @@ use super::{Kind, ReadError, SourceLocation};
 /// `metadata` and `spec` is passed on with an empty kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
-    /// `kind`.
     pub kind: String,
-    /// `apiVersion`.
     pub api_version: String,
     /// The whole object.
     pub value: Value,

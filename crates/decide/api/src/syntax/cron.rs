@@ -37,22 +37,14 @@ pub struct Fields {
 /// Why a text is not a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// There are not five fields.
     #[error("expected exactly 5 fields, found {found}: [{text}]")]
-    Fields {
-        /// How many there are.
-        found: usize,
-        /// The text.
-        text: String,
-    },
+    Fields { found: usize, text: String },
     /// A field is malformed.
     #[error("{field} {part:?}: {why}")]
     Field {
         /// The name of the field.
         field: &'static str,
-        /// Its text.
         part: String,
-        /// The reason.
         why: &'static str,
     },
     /// An `@` word is unknown, or its duration malformed.

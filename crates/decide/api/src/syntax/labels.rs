@@ -3,10 +3,8 @@
 /// The name of the node as its kubelet knows it: the topology key of single nodes.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The zone of the node.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The region of the node.
 pub const REGION: &str = "topology.kubernetes.io/region";
 
 /// The operating system of the node, which its kubelet sets.

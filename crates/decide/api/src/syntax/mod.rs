@@ -6,6 +6,7 @@ pub mod cron;
 pub mod format;
 mod integer;
 pub mod labels;
+mod named;
 mod names;
 pub mod obeyed;
 pub mod quantity;

@@ -55,7 +55,6 @@ pub fn label_key(key: &str) -> Vec<String> {
     problems
 }
 
-/// A label value.
 pub fn label_value(value: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if value.len() > 63 {
@@ -126,7 +125,6 @@ pub fn port_name(name: &str) -> Vec<String> {
     problems
 }
 
-/// A port number.
 pub fn port_number(port: i32) -> Vec<String> {
     if (1..=65535).contains(&port) {
         vec![]

@@ -29,7 +29,6 @@ enum Format {
     Exponent,
 }
 
-/// Why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a quantity: write a number with an optional suffix, such as 100m, 0.5, 2, 1e3, 128Mi or 1.5Gi"
@@ -42,7 +41,6 @@ const NANOS: i128 = 1_000_000_000;
 const MAX_NANOS: i128 = i64::MAX as i128 * NANOS;
 
 impl Quantity {
-    /// Zero.
     pub const ZERO: Quantity = Quantity { nanos: 0, format: Format::Decimal };
 
     /// A whole number of units.
@@ -103,7 +101,6 @@ impl Quantity {
         self.nanos < 0
     }
 
-    /// Whether the quantity is zero.
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }

@@ -42,7 +42,6 @@ impl Command {
         self
     }
 
-    /// Commands, one a line.
     pub fn lines(commands: &[Command]) -> String {
         commands.iter().map(Command::to_string).collect::<Vec<_>>().join("\n")
     }

@@ -23,7 +23,6 @@ enum Part<'a> {
     Number(usize, &'a str),
 }
 
-/// Whether a text is a version.
 pub fn is_version(text: &str) -> bool {
     start(text).is_some()
 }

@@ -9,30 +9,17 @@ use crate::types::Type;
 use crate::value::Value;
 
 pub(crate) const ROWS: &[Row] = &[
-    ("bool", "b:b", Cost::One, to_bool),
-    ("bool", "s:b", Cost::One, to_bool),
+    ("bool", "b:b|s:b", Cost::One, to_bool),
     ("bytes", "y:y", Cost::One, to_bytes),
     ("bytes", "s:y", Cost::Text(0), to_bytes),
-    ("double", "M:d", Cost::One, to_double),
-    ("double", "s:d", Cost::One, to_double),
-    ("duration", "D:D", Cost::One, to_duration),
-    ("duration", "i:D", Cost::One, to_duration),
-    ("duration", "s:D", Cost::One, to_duration),
-    ("int", "M:i", Cost::One, to_int),
-    ("int", "D:i", Cost::One, to_int),
-    ("int", "s:i", Cost::One, to_int),
-    ("int", "T:i", Cost::One, to_int),
-    ("string", "s:s", Cost::One, to_string),
-    ("string", "b:s", Cost::One, to_string),
+    ("double", "M:d|s:d", Cost::One, to_double),
+    ("duration", "D:D|i:D|s:D", Cost::One, to_duration),
+    ("int", "M:i|D:i|s:i|T:i", Cost::One, to_int),
+    ("string", "s:s|b:s", Cost::One, to_string),
     ("string", "y:s", Cost::Text(0), to_string),
-    ("string", "M:s", Cost::One, to_string),
-    ("string", "D:s", Cost::One, to_string),
-    ("string", "T:s", Cost::One, to_string),
-    ("timestamp", "T:T", Cost::One, to_timestamp),
-    ("timestamp", "i:T", Cost::One, to_timestamp),
-    ("timestamp", "s:T", Cost::One, to_timestamp),
-    ("uint", "M:u", Cost::One, to_uint),
-    ("uint", "s:u", Cost::One, to_uint),
+    ("string", "M:s|D:s|T:s", Cost::One, to_string),
+    ("timestamp", "T:T|i:T|s:T", Cost::One, to_timestamp),
+    ("uint", "M:u|s:u", Cost::One, to_uint),
 ];
 
 fn only(arguments: &[Value]) -> Result<&Value, Failure> {

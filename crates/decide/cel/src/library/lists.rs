@@ -10,10 +10,10 @@ use crate::value::Value;
 pub(crate) const ROWS: &[Row] = &[
     ("isSorted", "[O].:b", Cost::Elements(0), is_sorted),
     ("sum", "[N].:N", Cost::Elements(0), sum),
-    ("min", "[O].:O", Cost::Elements(0), min),
-    ("max", "[O].:O", Cost::Elements(0), max),
-    ("indexOf", "[A].A:i", Cost::Elements(0), index_of),
-    ("lastIndexOf", "[A].A:i", Cost::Elements(0), last_index_of),
+    ("min", "[O].:O", Cost::Elements(0), |args, _| extreme(args, "min", Ordering::Less)),
+    ("max", "[O].:O", Cost::Elements(0), |args, _| extreme(args, "max", Ordering::Greater)),
+    ("indexOf", "[A].A:i", Cost::Elements(0), |args, budget| position(args, budget, false)),
+    ("lastIndexOf", "[A].A:i", Cost::Elements(0), |args, budget| position(args, budget, true)),
 ];
 
 fn list(arguments: &[Value]) -> Result<&[Value], Failure> {
@@ -44,14 +44,6 @@ fn extreme(arguments: &[Value], name: &str, better: Ordering) -> Outcome {
     Ok(rest.iter().fold(first.clone(), choose))
 }
 
-fn min(arguments: &[Value], _: &mut Budget) -> Outcome {
-    extreme(arguments, "min", Ordering::Less)
-}
-
-fn max(arguments: &[Value], _: &mut Budget) -> Outcome {
-    extreme(arguments, "max", Ordering::Greater)
-}
-
 fn position(arguments: &[Value], budget: &mut Budget, last: bool) -> Outcome {
     let (list, Some(wanted)) = (list(arguments)?, arguments.get(1)) else {
         return Err("no such overload".into());
@@ -63,12 +55,4 @@ fn position(arguments: &[Value], budget: &mut Budget, last: bool) -> Outcome {
         }
     }
     Ok(Value::Int(-1))
-}
-
-fn index_of(arguments: &[Value], budget: &mut Budget) -> Outcome {
-    position(arguments, budget, false)
-}
-
-fn last_index_of(arguments: &[Value], budget: &mut Budget) -> Outcome {
-    position(arguments, budget, true)
 }

@@ -8,26 +8,25 @@ use crate::opaque::cidr::{Cidr, is_mapped};
 use crate::value::Value;
 
 pub(crate) const ROWS: &[Row] = &[
-    ("ip", "s:I", Cost::Text(0), ip),
+    ("ip", "s:I", Cost::Text(0), |args, _| Ok(Value::Ip(parse_ip(text(args)?)?))),
     ("ip", "C.:I", Cost::One, address),
-    ("isIP", "s:b", Cost::Text(0), is_ip),
+    ("isIP", "s:b", Cost::Text(0), |args, _| Ok(Value::Bool(parse_ip(text(args)?).is_ok()))),
     ("ip.isCanonical", "s:b", Cost::TextTwice(0), is_canonical),
     ("family", "I.:i", Cost::One, family),
-    ("isUnspecified", "I.:b", Cost::One, is_unspecified),
-    ("isLoopback", "I.:b", Cost::One, is_loopback),
-    ("isLinkLocalMulticast", "I.:b", Cost::One, is_link_local_multicast),
-    ("isLinkLocalUnicast", "I.:b", Cost::One, is_link_local_unicast),
+    ("isUnspecified", "I.:b", Cost::One, |args, _| of_ip(args, |address| address.is_unspecified())),
+    ("isLoopback", "I.:b", Cost::One, |args, _| of_ip(args, |address| address.is_loopback())),
+    ("isLinkLocalMulticast", "I.:b", Cost::One, |args, _| of_ip(args, local_multicast)),
+    ("isLinkLocalUnicast", "I.:b", Cost::One, |args, _| of_ip(args, local_unicast)),
     ("isGlobalUnicast", "I.:b", Cost::One, is_global_unicast),
     ("cidr", "s:C", Cost::Text(0), cidr),
-    ("isCIDR", "s:b", Cost::Text(0), is_cidr),
+    ("isCIDR", "s:b", Cost::Text(0), |args, _| Ok(Value::Bool(Cidr::parse(text(args)?).is_ok()))),
     ("containsIP", "C.s:b", Cost::StepsAndText(4), contains_ip),
     ("containsIP", "C.I:b", Cost::Steps(4), contains_ip),
     ("containsCIDR", "C.s:b", Cost::StepsAndText(7), contains_cidr),
     ("containsCIDR", "C.C:b", Cost::Steps(7), contains_cidr),
-    ("prefixLength", "C.:i", Cost::One, prefix_length),
-    ("masked", "C.:C", Cost::One, masked),
-    ("string", "I:s", Cost::One, to_string),
-    ("string", "C:s", Cost::One, to_string),
+    ("prefixLength", "C.:i", Cost::One, |args, _| Ok(Value::Int(i64::from(network(args)?.prefix)))),
+    ("masked", "C.:C", Cost::One, |args, _| Ok(Value::Cidr(network(args)?.masked()))),
+    ("string", "I:s|C:s", Cost::One, to_string),
 ];
 
 fn parse_ip(text: &str) -> Result<IpAddr, String> {
@@ -52,14 +51,6 @@ fn text(arguments: &[Value]) -> Result<&str, Failure> {
     }
 }
 
-fn ip(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Ip(parse_ip(text(arguments)?)?))
-}
-
-fn is_ip(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Bool(parse_ip(text(arguments)?).is_ok()))
-}
-
 fn is_canonical(arguments: &[Value], _: &mut Budget) -> Outcome {
     let text = text(arguments)?;
     Ok(Value::Bool(parse_ip(text)?.to_string() == text))
@@ -70,10 +61,6 @@ fn cidr(arguments: &[Value], _: &mut Budget) -> Outcome {
     let parsed = parsed
         .map_err(|reason| format!("network address parse error during conversion from string: {reason}"));
     Ok(Value::Cidr(parsed?))
-}
-
-fn is_cidr(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Bool(Cidr::parse(text(arguments)?).is_ok()))
 }
 
 fn of_ip(arguments: &[Value], property: impl Fn(IpAddr) -> bool) -> Outcome {
@@ -90,14 +77,6 @@ fn family(arguments: &[Value], _: &mut Budget) -> Outcome {
     }
 }
 
-fn is_unspecified(arguments: &[Value], _: &mut Budget) -> Outcome {
-    of_ip(arguments, |address| address.is_unspecified())
-}
-
-fn is_loopback(arguments: &[Value], _: &mut Budget) -> Outcome {
-    of_ip(arguments, |address| address.is_loopback())
-}
-
 fn local_multicast(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => matches!(address.octets(), [224, 0, 0, _]),
@@ -110,14 +89,6 @@ fn local_unicast(address: IpAddr) -> bool {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.segments()[0] & 0xffc0 == 0xfe80,
     }
-}
-
-fn is_link_local_multicast(arguments: &[Value], _: &mut Budget) -> Outcome {
-    of_ip(arguments, local_multicast)
-}
-
-fn is_link_local_unicast(arguments: &[Value], _: &mut Budget) -> Outcome {
-    of_ip(arguments, local_unicast)
 }
 
 fn is_global_unicast(arguments: &[Value], _: &mut Budget) -> Outcome {
@@ -159,14 +130,6 @@ fn contains_cidr(arguments: &[Value], _: &mut Budget) -> Outcome {
     };
     let network = network(arguments)?;
     Ok(Value::Bool(network.prefix <= other.prefix && network.contains(other.address)))
-}
-
-fn prefix_length(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Int(i64::from(network(arguments)?.prefix)))
-}
-
-fn masked(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Cidr(network(arguments)?.masked()))
 }
 
 fn to_string(arguments: &[Value], _: &mut Budget) -> Outcome {

@@ -18,22 +18,13 @@ pub(crate) const ROWS: &[Row] = &[
     ("_==_", "AA:b", Cost::Shorter, equal),
     ("_!=_", "AA:b", Cost::Shorter, unequal),
     ("_+_", "yy:y", Cost::Both, add),
-    ("_+_", "MM:M", Cost::One, add),
-    ("_+_", "DD:D", Cost::One, add),
-    ("_+_", "DT:T", Cost::One, add),
-    ("_+_", "TD:T", Cost::One, add),
-    ("_+_", "[A][A]:[A]", Cost::One, add),
+    ("_+_", "MM:M|DD:D|DT:T|TD:T|[A][A]:[A]", Cost::One, add),
     ("_+_", "ss:s", Cost::Both, add),
-    ("_-_", "MM:M", Cost::One, subtract),
-    ("_-_", "DD:D", Cost::One, subtract),
-    ("_-_", "TD:T", Cost::One, subtract),
-    ("_-_", "TT:D", Cost::One, subtract),
+    ("_-_", "MM:M|DD:D|TD:T|TT:D", Cost::One, subtract),
     ("_*_", "MM:M", Cost::One, multiply),
     ("_/_", "MM:M", Cost::One, divide),
-    ("_%_", "ii:i", Cost::One, modulo),
-    ("_%_", "uu:u", Cost::One, modulo),
-    ("-_", "d:d", Cost::One, negate),
-    ("-_", "i:i", Cost::One, negate),
+    ("_%_", "ii:i|uu:u", Cost::One, modulo),
+    ("-_", "d:d|i:i", Cost::One, negate),
     ("_<_", "OO:b", Cost::Shorter, less),
     ("_<_", "P:b", Cost::One, less),
     ("_<=_", "OO:b", Cost::Shorter, at_most),
@@ -42,25 +33,14 @@ pub(crate) const ROWS: &[Row] = &[
     ("_>_", "P:b", Cost::One, greater),
     ("_>=_", "OO:b", Cost::Shorter, at_least),
     ("_>=_", "P:b", Cost::One, at_least),
-    ("_[_]", "[A]i:A", Cost::One, index),
-    ("_[_]", "{AB}A:B", Cost::One, index),
-    ("_[_]", "?[A]i:?A", Cost::One, index),
-    ("_[_]", "?{AB}A:?B", Cost::One, index),
+    ("_[_]", "[A]i:A|{AB}A:B|?[A]i:?A|?{AB}A:?B", Cost::One, index),
     ("@in", "A[A]:b", Cost::Elements(1), contained),
     ("@in", "A{AB}:b", Cost::One, contained),
-    ("size", "y:i", Cost::One, size),
-    ("size", "y.:i", Cost::One, size),
-    ("size", "[A]:i", Cost::One, size),
-    ("size", "[A].:i", Cost::One, size),
-    ("size", "{AB}:i", Cost::One, size),
-    ("size", "{AB}.:i", Cost::One, size),
-    ("size", "s:i", Cost::One, size),
-    ("size", "s.:i", Cost::One, size),
-    ("type", "A:t", Cost::One, type_of),
-    ("dyn", "A:*", Cost::One, same),
+    ("size", "y:i|y.:i|[A]:i|[A].:i|{AB}:i|{AB}.:i|s:i|s.:i", Cost::One, size),
+    ("type", "A:t", Cost::One, |args, _| Ok(Value::Type(args.first().map_or(Type::Null, Value::value_type)))),
+    ("dyn", "A:*", Cost::One, |args, _| args.first().cloned().ok_or("no such overload".into())),
     // The evaluator adds to the map of a loop itself.
-    ("cel.@mapInsert", "{AB}AB:{AB}", Cost::One, no_overload),
-    ("cel.@mapInsert", "{AB}{AB}:{AB}", Cost::One, no_overload),
+    ("cel.@mapInsert", "{AB}AB:{AB}|{AB}{AB}:{AB}", Cost::One, no_overload),
 ];
 
 const OVERFLOW: &str = "integer overflow";
@@ -278,14 +258,6 @@ fn contained(arguments: &[Value], budget: &mut Budget) -> Outcome {
 
 fn size(arguments: &[Value], _: &mut Budget) -> Outcome {
     Ok(Value::Int(arguments.first().map_or(0, Value::size) as i64))
-}
-
-fn type_of(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Type(arguments.first().map_or(Type::Null, Value::value_type)))
-}
-
-fn same(arguments: &[Value], _: &mut Budget) -> Outcome {
-    arguments.first().cloned().ok_or("no such overload".into())
 }
 
 /// Adds the entry of a key and a value, or all entries of a map.

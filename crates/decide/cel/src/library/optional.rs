@@ -8,24 +8,17 @@ use crate::function::{Cost, Outcome, Row};
 use crate::value::Value;
 
 pub(crate) const ROWS: &[Row] = &[
-    ("optional.of", "A:?A", Cost::One, of),
+    ("optional.of", "A:?A", Cost::One, |args, _| Ok(Value::Optional(args.first().cloned().map(Arc::new)))),
     ("optional.ofNonZeroValue", "A:?A", Cost::One, of_non_zero),
-    ("optional.none", ":?A", Cost::One, none),
-    ("hasValue", "?A.:b", Cost::One, has_value),
+    ("optional.none", ":?A", Cost::One, |_, _| Ok(Value::Optional(None))),
+    ("hasValue", "?A.:b", Cost::One, |args, _| Ok(Value::Bool(matches!(args, [Value::Optional(Some(_))])))),
     ("value", "?A.:A", Cost::One, value),
     // The evaluator decides about these two before it evaluates the argument.
     ("or", "?A.?A:?A", Cost::One, or),
     ("orValue", "?A.A:A", Cost::One, or),
     ("_?._", "*s:*", Cost::One, select),
-    ("_[?_]", "[A]i:?A", Cost::One, select),
-    ("_[?_]", "?[A]i:?A", Cost::One, select),
-    ("_[?_]", "{AB}A:?B", Cost::One, select),
-    ("_[?_]", "?{AB}A:?B", Cost::One, select),
+    ("_[?_]", "[A]i:?A|?[A]i:?A|{AB}A:?B|?{AB}A:?B", Cost::One, select),
 ];
-
-fn of(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Optional(arguments.first().cloned().map(Arc::new)))
-}
 
 fn of_non_zero(arguments: &[Value], _: &mut Budget) -> Outcome {
     let is_zero = |value: &Value| match value {
@@ -43,14 +36,6 @@ fn of_non_zero(arguments: &[Value], _: &mut Budget) -> Outcome {
         _ => false,
     };
     Ok(Value::Optional(arguments.first().filter(|value| !is_zero(value)).cloned().map(Arc::new)))
-}
-
-fn none(_: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Optional(None))
-}
-
-fn has_value(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Bool(matches!(arguments, [Value::Optional(Some(_))])))
 }
 
 fn value(arguments: &[Value], _: &mut Budget) -> Outcome {

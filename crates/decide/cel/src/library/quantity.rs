@@ -8,17 +8,15 @@ use berth_api::syntax::quantity::Quantity;
 pub(crate) const ROWS: &[Row] = &[
     ("quantity", "s:Q", Cost::Text(0), quantity),
     ("isQuantity", "s:b", Cost::Text(0), is_quantity),
-    ("sign", "Q:i", Cost::One, sign),
-    ("isGreaterThan", "Q.Q:b", Cost::One, is_greater),
-    ("isLessThan", "Q.Q:b", Cost::One, is_less),
-    ("compareTo", "Q.Q:i", Cost::One, compare),
-    ("asApproximateFloat", "Q.:d", Cost::One, as_float),
+    ("sign", "Q:i", Cost::One, |args, _| Ok(Value::Int(receiver(args)?.cmp(&Quantity::ZERO) as i64))),
+    ("isGreaterThan", "Q.Q:b", Cost::One, |args, _| both(args).map(|(a, b)| Value::Bool(a > b))),
+    ("isLessThan", "Q.Q:b", Cost::One, |args, _| both(args).map(|(a, b)| Value::Bool(a < b))),
+    ("compareTo", "Q.Q:i", Cost::One, |args, _| both(args).map(|(a, b)| Value::Int(a.cmp(&b) as i64))),
+    ("asApproximateFloat", "Q.:d", Cost::One, |args, _| Ok(Value::Double(receiver(args)?.approximate()))),
     ("asInteger", "Q.:i", Cost::One, as_integer),
-    ("isInteger", "Q.:b", Cost::One, is_integer),
-    ("add", "Q.Q:Q", Cost::One, add),
-    ("add", "Q.i:Q", Cost::One, add),
-    ("sub", "Q.Q:Q", Cost::One, subtract),
-    ("sub", "Q.i:Q", Cost::One, subtract),
+    ("isInteger", "Q.:b", Cost::One, |args, _| Ok(Value::Bool(receiver(args)?.is_whole()))),
+    ("add", "Q.Q:Q|Q.i:Q", Cost::One, |args, _| both(args).map(|(a, b)| Value::Quantity(a + b))),
+    ("sub", "Q.Q:Q|Q.i:Q", Cost::One, |args, _| both(args).map(|(a, b)| Value::Quantity(a - b))),
 ];
 
 const NUMERIC: &str =
@@ -73,42 +71,10 @@ fn both(arguments: &[Value]) -> Result<(Quantity, Quantity), Failure> {
     Ok((receiver(arguments)?, other))
 }
 
-fn sign(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Int(receiver(arguments)?.cmp(&Quantity::ZERO) as i64))
-}
-
-fn is_greater(arguments: &[Value], _: &mut Budget) -> Outcome {
-    both(arguments).map(|(a, b)| Value::Bool(a > b))
-}
-
-fn is_less(arguments: &[Value], _: &mut Budget) -> Outcome {
-    both(arguments).map(|(a, b)| Value::Bool(a < b))
-}
-
-fn compare(arguments: &[Value], _: &mut Budget) -> Outcome {
-    both(arguments).map(|(a, b)| Value::Int(a.cmp(&b) as i64))
-}
-
-fn as_float(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Double(receiver(arguments)?.approximate()))
-}
-
 fn as_integer(arguments: &[Value], _: &mut Budget) -> Outcome {
     let quantity = receiver(arguments)?;
     if !quantity.is_whole() {
         return Err("cannot convert value to integer".into());
     }
     Ok(Value::Int(quantity.units()))
-}
-
-fn is_integer(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Bool(receiver(arguments)?.is_whole()))
-}
-
-fn add(arguments: &[Value], _: &mut Budget) -> Outcome {
-    both(arguments).map(|(a, b)| Value::Quantity(a + b))
-}
-
-fn subtract(arguments: &[Value], _: &mut Budget) -> Outcome {
-    both(arguments).map(|(a, b)| Value::Quantity(a - b))
 }

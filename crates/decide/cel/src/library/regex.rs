@@ -7,14 +7,11 @@ use crate::function::{Cost, Outcome, Row};
 use crate::value::Value;
 
 pub(crate) const ROWS: &[Row] = &[
-    ("matches", "ss:b", Cost::Regex, matches),
-    ("matches", "s.s:b", Cost::Regex, matches),
-    ("find", "s.s:s", Cost::Regex, find),
-    ("findAll", "s.s:[s]", Cost::Regex, find_all),
-    ("findAll", "s.si:[s]", Cost::Regex, find_all),
+    ("matches", "ss:b|s.s:b", Cost::Regex, matches),
+    ("find", "s.s:s", Cost::Regex, |args, budget| compile_and_apply("find", args, budget)),
+    ("findAll", "s.s:[s]|s.si:[s]", Cost::Regex, |args, budget| compile_and_apply("findAll", args, budget)),
 ];
 
-/// A compiled regular expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     regex: Regex,
@@ -81,12 +78,4 @@ fn compile_and_apply(function: &str, arguments: &[Value], budget: &mut Budget) -
 
 fn matches(arguments: &[Value], budget: &mut Budget) -> Outcome {
     compile_and_apply("matches", arguments, budget)
-}
-
-fn find(arguments: &[Value], budget: &mut Budget) -> Outcome {
-    compile_and_apply("find", arguments, budget)
-}
-
-fn find_all(arguments: &[Value], budget: &mut Budget) -> Outcome {
-    compile_and_apply("findAll", arguments, budget)
 }

@@ -8,30 +8,16 @@ use crate::function::{Cost, Outcome, Row};
 use crate::value::Value;
 
 pub(crate) const ROWS: &[Row] = &[
-    ("getFullYear", "T.:i", Cost::One, year),
-    ("getFullYear", "T.s:i", Cost::One, year),
-    ("getMonth", "T.:i", Cost::One, month),
-    ("getMonth", "T.s:i", Cost::One, month),
-    ("getDayOfYear", "T.:i", Cost::One, day_of_year),
-    ("getDayOfYear", "T.s:i", Cost::One, day_of_year),
-    ("getDayOfMonth", "T.:i", Cost::One, day_of_month),
-    ("getDayOfMonth", "T.s:i", Cost::One, day_of_month),
-    ("getDate", "T.:i", Cost::One, date),
-    ("getDate", "T.s:i", Cost::One, date),
-    ("getDayOfWeek", "T.:i", Cost::One, day_of_week),
-    ("getDayOfWeek", "T.s:i", Cost::One, day_of_week),
-    ("getHours", "T.:i", Cost::One, hours),
-    ("getHours", "T.s:i", Cost::One, hours),
-    ("getHours", "D.:i", Cost::One, hours),
-    ("getMinutes", "T.:i", Cost::One, minutes),
-    ("getMinutes", "T.s:i", Cost::One, minutes),
-    ("getMinutes", "D.:i", Cost::One, minutes),
-    ("getSeconds", "T.:i", Cost::One, seconds),
-    ("getSeconds", "T.s:i", Cost::One, seconds),
-    ("getSeconds", "D.:i", Cost::One, seconds),
-    ("getMilliseconds", "T.:i", Cost::One, milliseconds),
-    ("getMilliseconds", "T.s:i", Cost::One, milliseconds),
-    ("getMilliseconds", "D.:i", Cost::One, milliseconds),
+    ("getFullYear", "T.:i|T.s:i", Cost::One, |args, _| of_time(args, |at| at.year().into())),
+    ("getMonth", "T.:i|T.s:i", Cost::One, |args, _| of_time(args, |at| i64::from(at.month()) - 1)),
+    ("getDayOfYear", "T.:i|T.s:i", Cost::One, |args, _| of_time(args, |at| i64::from(at.day_of_year()) - 1)),
+    ("getDayOfMonth", "T.:i|T.s:i", Cost::One, |args, _| of_time(args, |at| i64::from(at.day()) - 1)),
+    ("getDate", "T.:i|T.s:i", Cost::One, |args, _| of_time(args, |at| at.day().into())),
+    ("getDayOfWeek", "T.:i|T.s:i", Cost::One, day_of_week),
+    ("getHours", "T.:i|T.s:i|D.:i", Cost::One, hours),
+    ("getMinutes", "T.:i|T.s:i|D.:i", Cost::One, minutes),
+    ("getSeconds", "T.:i|T.s:i|D.:i", Cost::One, seconds),
+    ("getMilliseconds", "T.:i|T.s:i|D.:i", Cost::One, milliseconds),
 ];
 
 /// Reads a duration as Go writes it, such as `1h30m` or `-1.5s`.
@@ -130,26 +116,6 @@ fn of_both(arguments: &[Value], unit: i128, part: impl Fn(&Zoned) -> i64) -> Out
         [Value::Duration(duration)] => Ok(Value::Int((duration.as_nanos() / unit) as i64)),
         _ => of_time(arguments, part),
     }
-}
-
-fn year(arguments: &[Value], _: &mut Budget) -> Outcome {
-    of_time(arguments, |at| at.year().into())
-}
-
-fn month(arguments: &[Value], _: &mut Budget) -> Outcome {
-    of_time(arguments, |at| i64::from(at.month()) - 1)
-}
-
-fn day_of_year(arguments: &[Value], _: &mut Budget) -> Outcome {
-    of_time(arguments, |at| i64::from(at.day_of_year()) - 1)
-}
-
-fn day_of_month(arguments: &[Value], _: &mut Budget) -> Outcome {
-    of_time(arguments, |at| i64::from(at.day()) - 1)
-}
-
-fn date(arguments: &[Value], _: &mut Budget) -> Outcome {
-    of_time(arguments, |at| at.day().into())
 }
 
 fn day_of_week(arguments: &[Value], _: &mut Budget) -> Outcome {

@@ -12,11 +12,11 @@ use crate::value::{Key, Map, Value};
 
 pub(crate) const ROWS: &[Row] = &[
     ("url", "s:U", Cost::Text(0), url),
-    ("isURL", "s:b", Cost::One, is_url),
-    ("getScheme", "U.:s", Cost::One, scheme),
-    ("getHost", "U.:s", Cost::One, host),
-    ("getHostname", "U.:s", Cost::One, hostname),
-    ("getPort", "U.:s", Cost::One, port),
+    ("isURL", "s:b", Cost::One, |args, _| Ok(Value::Bool(parse(args)?.is_ok()))),
+    ("getScheme", "U.:s", Cost::One, |args, _| part(args, |url| url.scheme.clone())),
+    ("getHost", "U.:s", Cost::One, |args, _| part(args, |url| url.host.clone())),
+    ("getHostname", "U.:s", Cost::One, |args, _| part(args, |url| url.host_and_port().0.to_owned())),
+    ("getPort", "U.:s", Cost::One, |args, _| part(args, |url| url.host_and_port().1.to_owned())),
     ("getEscapedPath", "U.:s", Cost::One, escaped_path),
     ("getQuery", "U.:{s[s]}", Cost::One, query),
 ];
@@ -54,31 +54,11 @@ fn url(arguments: &[Value], _: &mut Budget) -> Outcome {
     Ok(Value::Url(Arc::new(parse(arguments)??)))
 }
 
-fn is_url(arguments: &[Value], _: &mut Budget) -> Outcome {
-    Ok(Value::Bool(parse(arguments)?.is_ok()))
-}
-
 fn part(arguments: &[Value], part: impl Fn(&Url) -> String) -> Outcome {
     match arguments {
         [Value::Url(url)] => Ok(Value::string(part(url))),
         _ => Err("no such overload".into()),
     }
-}
-
-fn scheme(arguments: &[Value], _: &mut Budget) -> Outcome {
-    part(arguments, |url| url.scheme.clone())
-}
-
-fn host(arguments: &[Value], _: &mut Budget) -> Outcome {
-    part(arguments, |url| url.host.clone())
-}
-
-fn hostname(arguments: &[Value], _: &mut Budget) -> Outcome {
-    part(arguments, |url| url.host_and_port().0.to_owned())
-}
-
-fn port(arguments: &[Value], _: &mut Budget) -> Outcome {
-    part(arguments, |url| url.host_and_port().1.to_owned())
 }
 
 fn escaped_path(arguments: &[Value], budget: &mut Budget) -> Outcome {

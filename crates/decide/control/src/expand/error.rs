@@ -11,7 +11,6 @@ pub enum ExpandError {
         place: SourceLocation,
         error: Box<DecodeError>,
     },
-    /// More pods than [`Inventory::max_pods`](berth_input::inventory::Inventory::max_pods).
     #[error(
         "{place}: {object}: {n_pods} more pods with a template of {template_kib} KiB exceed the limit of {max_pods} pods in \
          all (large templates count several times): lower {path}, or raise --max-pods"
@@ -19,7 +18,6 @@ pub enum ExpandError {
     TooManyPods {
         /// Where the workload was read.
         place: SourceLocation,
-        /// Kind, namespace and name.
         object: String,
         path: &'static str,
         n_pods: i64,

@@ -22,7 +22,6 @@ impl Indexes {
         indexes
     }
 
-    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -34,7 +33,6 @@ impl Indexes {
         }
     }
 
-    /// Whether it has an index.
     pub fn contains(&self, index: i32) -> bool {
         self.end_of(index).is_some()
     }
@@ -89,7 +87,6 @@ impl Indexes {
         n
     }
 
-    /// The number of indexes.
     pub fn len(&self) -> i32 {
         self.0.iter().map(|&(first, last)| last - first + 1).sum()
     }

@@ -43,7 +43,6 @@ pub fn rank<'a>(
     (!is_ready, phase != "Running", node.is_empty(), created, name)
 }
 
-/// The next steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     /// Positions of active pods to delete.
@@ -66,7 +65,6 @@ impl Job<'_> {
         (kept, taken)
     }
 
-    /// The next steps.
     pub fn steps(&self) -> Steps {
         let (mut kept, _) = self.kept();
         let mut delete: Vec<usize> =

@@ -20,29 +20,25 @@ impl Cluster {
     /// Adds or changes a namespace.
     pub fn set_namespace(&mut self, namespace: &Namespace) {
         self.state.set_namespace(namespace);
-        self.updated();
-        self.report(|_| Entry::Namespace(Box::new(namespace.clone())));
+        self.changed(|_| Entry::Namespace(Box::new(namespace.clone())));
     }
 
     /// Removes a namespace. Pods in it stay until they are removed themselves.
     pub fn remove_namespace(&mut self, name: &str) {
         self.state.remove_namespace(name);
-        self.updated();
-        self.report(|_| Entry::RemoveNamespace(name.to_owned()));
+        self.changed(|_| Entry::RemoveNamespace(name.to_owned()));
     }
 
     /// Adds or changes a service, whose selector default spread constraints use.
     pub fn set_service(&mut self, service: &Service) {
         self.state.set_service(service);
-        self.updated();
-        self.report(|_| Entry::Service(Box::new(service.clone())));
+        self.changed(|_| Entry::Service(Box::new(service.clone())));
     }
 
     /// Removes a service.
     pub fn remove_service(&mut self, namespace: &str, name: &str) {
         self.state.remove_service(namespace, name);
-        self.updated();
-        self.report(|_| Entry::RemoveService(NamespacedName::new(namespace, name)));
+        self.changed(|_| Entry::RemoveService(NamespacedName::new(namespace, name)));
     }
 
     /// Sets (or with `None` removes) the selector of a `ReplicationController`, `ReplicaSet` or
@@ -62,8 +58,7 @@ impl Cluster {
     /// Adds or changes a node. Pods that are assigned to it by name begin to count.
     pub fn set_node(&mut self, node: &Node) {
         self.state.set_node(node);
-        self.updated();
-        self.report(|cluster| Entry::Node(Box::new(cluster.node_as_kept(node))));
+        self.changed(|cluster| Entry::Node(Box::new(cluster.node_as_kept(node))));
     }
 
     /// The annotations and fields of a node that the state keeps, by key: by these and its other fields a caller sees
@@ -81,8 +76,7 @@ impl Cluster {
     /// Removes a node. Its pods stay assigned to it by name, and count nowhere.
     pub fn remove_node(&mut self, name: &str) {
         self.state.remove_node(name);
-        self.updated();
-        self.report(|_| Entry::RemoveNode(name.to_owned()));
+        self.changed(|_| Entry::RemoveNode(name.to_owned()));
     }
 
     /// Adds or changes a persistent volume, a claim, a storage class, or another object that decides where pods with
@@ -96,8 +90,7 @@ impl Cluster {
     /// Removes such an object, if it exists; `namespace` is empty for a cluster-scoped one.
     pub fn remove_volume_object(&mut self, kind: VolumeKind, namespace: &str, name: &str) {
         self.state.remove_volume_object(kind, namespace, name);
-        self.updated();
-        self.report(|_| Entry::RemoveVolumeObject(kind, NamespacedName::new(namespace, name)));
+        self.changed(|_| Entry::RemoveVolumeObject(kind, NamespacedName::new(namespace, name)));
     }
 
     /// Adds or changes a slice of devices, a device class, a claim, or another object that decides where pods with claims of
@@ -116,15 +109,13 @@ impl Cluster {
     /// Removes such an object, if it exists; `namespace` is empty for a cluster-scoped one.
     pub fn remove_device_object(&mut self, kind: DeviceKind, namespace: &str, name: &str) {
         self.state.remove_device_object(kind, namespace, name);
-        self.updated();
-        self.report(|_| Entry::RemoveDeviceObject(kind, NamespacedName::new(namespace, name)));
+        self.changed(|_| Entry::RemoveDeviceObject(kind, NamespacedName::new(namespace, name)));
     }
 
     /// Sets what a PodGroup says of its pods once they run. Pods that are prepared afterwards have its priority.
     pub fn set_group(&mut self, key: &GroupKey, disruption: GroupDisruption) {
         if self.state.set_group(key, disruption.clone()) {
-            self.updated();
-            self.report(|_| {
+            self.changed(|_| {
                 let GroupDisruption { as_a_whole, priority, levels } = disruption;
                 Entry::Group(Box::new(JournaledGroup { key: key.clone(), as_a_whole, priority, levels }))
             });
@@ -135,8 +126,7 @@ impl Cluster {
     /// `DRAWorkloadResourceClaims`, they have no effect.
     pub fn set_group_claims(&mut self, group: &NamespacedName, claims: Option<GroupClaims>) {
         if self.state.set_group_claims(group, claims.clone()) {
-            self.updated();
-            self.report(|_| Entry::GroupClaims(group.clone(), claims.map(Box::new)));
+            self.changed(|_| Entry::GroupClaims(group.clone(), claims.map(Box::new)));
         }
     }
 
@@ -157,16 +147,14 @@ impl Cluster {
     /// does not while its node is unknown.
     pub fn set_pod(&mut self, pod: &Pod) -> bool {
         let counts = self.state.set_pod(pod);
-        self.updated();
-        self.report(|_| Entry::Pod(Arc::new(pod.clone())));
+        self.changed(|_| Entry::Pod(Arc::new(pod.clone())));
         counts
     }
 
     /// Adds labels to an assigned or assumed pod, if it exists; they replace those with the same keys.
     pub fn add_pod_labels(&mut self, namespace: &str, name: &str, labels: &[(String, String)]) {
         self.state.add_pod_labels(namespace, name, labels);
-        self.updated();
-        self.report(|_| {
+        self.changed(|_| {
             Entry::AddLabels(NamespacedName::new(namespace, name), labels.iter().cloned().collect())
         });
     }
@@ -174,16 +162,14 @@ impl Cluster {
     /// Removes a pod, if it exists.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         self.state.remove_pod(namespace, name);
-        self.updated();
-        self.report(|_| Entry::RemovePod(NamespacedName::new(namespace, name)));
+        self.changed(|_| Entry::RemovePod(NamespacedName::new(namespace, name)));
     }
 
     /// Assigns a pod to a node before the API server knows, as if it ran there. Returns whether the node is
     /// known, so that the pod counts. A later [`Cluster::set_pod`] of the same namespace and name confirms it.
     pub fn assume(&mut self, pod: &PreparedPod, node: &str) -> bool {
         let counts = self.state.assign(pod, node);
-        self.updated();
-        self.report(|cluster| Entry::Assume(cluster.name_of(pod), node.to_owned()));
+        self.changed(|cluster| Entry::Assume(cluster.name_of(pod), node.to_owned()));
         counts
     }
 
@@ -194,15 +180,13 @@ impl Cluster {
     /// another resource version, or without any and with other content.
     pub fn assume_volumes(&mut self, pod: &PreparedPod, node: &str, decision: &VolumeDecision) {
         self.state.assume_volumes(pod.namespace, node, decision);
-        self.updated();
-        self.report(|cluster| Entry::AssumeVolumes(cluster.assumed(pod, node, decision)));
+        self.changed(|cluster| Entry::AssumeVolumes(cluster.assumed(pod, node, decision)));
     }
 
     /// Takes back what [`Cluster::assume_volumes`] assumed, because the volumes could not be bound.
     pub fn restore_volumes(&mut self, pod: &PreparedPod, decision: &VolumeDecision) {
         self.state.restore_volumes(pod.namespace, decision);
-        self.updated();
-        self.report(|cluster| Entry::RestoreVolumes(cluster.assumed(pod, "", decision)));
+        self.changed(|cluster| Entry::RestoreVolumes(cluster.assumed(pod, "", decision)));
     }
 
     /// Assumes what a decision says of the pod's claims of devices ([`Outcome::Placed`](crate::Outcome::Placed)): they are
@@ -212,22 +196,19 @@ impl Cluster {
     /// resources when the claim that is made for the pod is.
     pub fn assume_devices(&mut self, assumed: &AssumedDevices) {
         self.state.assume_devices(assumed);
-        self.updated();
-        self.report(|_| Entry::AssumeDevices(Box::new(assumed.clone())));
+        self.changed(|_| Entry::AssumeDevices(Box::new(assumed.clone())));
     }
 
     /// Takes back what [`Cluster::assume_devices`] assumed, because it could not be written.
     pub fn restore_devices(&mut self, assumed: &AssumedDevices) {
         self.state.restore_devices(assumed);
-        self.updated();
-        self.report(|_| Entry::RestoreDevices(Box::new(assumed.clone())));
+        self.changed(|_| Entry::RestoreDevices(Box::new(assumed.clone())));
     }
 
     /// Removes an assumed pod, because it could not be bound.
     pub fn forget(&mut self, pod: &PreparedPod) {
         self.state.forget(pod);
-        self.updated();
-        self.report(|cluster| Entry::RemovePod(cluster.name_of(pod)));
+        self.changed(|cluster| Entry::RemovePod(cluster.name_of(pod)));
     }
 
     /// Nominates a pod to a node: from now on the node admits pods of lower or equal priority only where this one
@@ -289,6 +270,11 @@ impl Cluster {
         let mut changes = std::mem::take(recorded);
         changes.extend(self.state.take_changes().into_iter().map(ClusterChange::from));
         changes
+    }
+
+    fn changed(&mut self, entry: impl FnOnce(&Cluster) -> Entry) {
+        self.updated();
+        self.report(entry);
     }
 
     /// Brings everything above the state up to date with it.

@@ -40,7 +40,6 @@ pub(crate) struct Run<'a> {
     pub(crate) rejected: Vec<NodeId>,
     /// Nodes that were excluded before the filters ran.
     pub(crate) not_considered: Vec<NodeId>,
-    /// All of them.
     n_nodes: usize,
     pub(crate) feasible: Vec<NodeId>,
     /// A rule could not be evaluated: the pod is not placed.

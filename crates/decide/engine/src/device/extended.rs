@@ -12,7 +12,6 @@ use crate::state::State;
 use crate::state::device::{ClaimSpec, ClassRecord, ContainerResources};
 use crate::state::node::NodeRecord;
 
-/// Which request is for which resource of which container.
 pub(crate) type Mappings = Vec<ContainerExtendedResourceRequest>;
 
 impl CycleDevices {

@@ -81,7 +81,6 @@ fn node_pool<'a>(
     })
 }
 
-/// A pool with its devices for all nodes.
 pub(super) fn whole_pool<'a>(
     name: &'a PoolName,
     pool: &'a Pool,

@@ -246,7 +246,6 @@ pub(crate) fn bottleneck(
     Some(shortened(text, MAX_BOTTLENECK))
 }
 
-/// A verdict of the same bottleneck.
 pub(crate) fn bottleneck_verdict(
     state: &State,
     nominations: &Nominations,

@@ -136,7 +136,6 @@ struct Trial<'a, 'b> {
     budgets: Vec<DisruptionBudget>,
     placed: Vec<(PreparedPod, Outcome)>,
     evicted: Vec<Evicted>,
-    /// The claims of these.
     released: ReleasedClaims,
     found: Vec<Victims>,
 }

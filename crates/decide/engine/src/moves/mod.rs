@@ -46,10 +46,8 @@ type ClassId = usize;
 
 /// Pods that rules do not distinguish.
 struct Class {
-    /// One of them.
     pod: PreparedPod,
     likeness: Likeness,
-    /// Where they are.
     places: FxHashMap<NodeId, Place>,
     /// The classes whose rules look at them.
     neighbours: Vec<Neighbour>,

@@ -133,7 +133,6 @@ pub(crate) const RAW_SCORES: [(Plugin, Normalization); N_RAW_SCORES] = {
     raw_scores
 };
 
-/// The rule of a plugin, if it is one.
 pub(crate) fn rule(plugin: Plugin) -> Option<&'static RuleEntry> {
     BY_PLUGIN[plugin as usize].as_ref()
 }

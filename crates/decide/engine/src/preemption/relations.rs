@@ -21,7 +21,6 @@ pub(super) struct Relations<'a> {
     anti_affinity: &'a [RequiredTerm],
     /// Terms of required anti-affinity of running pods that match the pod.
     existing: &'a [MatcherId],
-    /// Those of them that have a limit.
     limited: Vec<(MatcherId, TopologyId)>,
     /// The requirements of affinity that the pod matches itself: it may be the first of its group.
     affinity: Vec<MatcherId>,
@@ -143,7 +142,6 @@ impl<'a> Relations<'a> {
         (self.domains(node), self.has_unshared.then_some(node))
     }
 
-    /// What a pod on another node has to do with the nodes in some domains.
     pub(super) fn with_domains(&self, pod: &PodRecord, node: NodeId, domains: &Domains) -> Relation {
         self.relation(pod, |topology| {
             let position = self.shared.binary_search(&topology).ok();
@@ -152,12 +150,10 @@ impl<'a> Relations<'a> {
         })
     }
 
-    /// What a pod has to do with its own node.
     pub(super) fn with_its_node(&self, pod: &PodRecord, node: NodeId) -> Relation {
         self.relation(pod, |topology| self.context.state.topologies.domain(topology, node).is_some())
     }
 
-    /// The pods that have to do with other nodes than their own, with their nodes.
     pub(super) fn pods(&self, is_meant: impl Fn(&PodRecord) -> bool) -> Vec<(PodId, NodeId)> {
         let state = self.context.state;
         let mut known = FxHashMap::default();

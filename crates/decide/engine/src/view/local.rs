@@ -17,7 +17,6 @@ pub(super) struct LocalRules<'a> {
     state: &'a State,
     /// Rules that read more than equal nodes have in common: labels, names or volumes.
     of_node: Rules<'a>,
-    /// The other rules.
     of_equal_nodes: Rules<'a>,
     /// The weights of the rules of [`RAW_SCORES`]; 0 for those that do not score the pod.
     pub(super) weights: RawScores,

@@ -73,7 +73,6 @@ pub(crate) struct Views {
     /// The same by id, with the number of views.
     n_views_of_rules: FxHashMap<ObjectRulesId, (ObjectRules, usize)>,
     last_rules: ObjectRulesId,
-    /// Decisions so far.
     n_decisions: u64,
     n_evaluated: u64,
     /// Start of the log of changes. Views that have not read the entries before it are dropped.

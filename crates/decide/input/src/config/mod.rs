@@ -188,7 +188,6 @@ pub enum ScoringStrategyKind {
 pub struct UtilizationShapePoint {
     /// Percent, 0 to 100.
     pub utilization: i64,
-    /// 0 to 10.
     pub score: i64,
 }
 

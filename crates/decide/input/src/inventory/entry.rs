@@ -25,7 +25,6 @@ pub enum InputError {
     Policy {
         /// Where the object was read.
         place: SourceLocation,
-        /// Kind, namespace and name.
         object: String,
         errors: ConfigErrors,
     },
@@ -35,10 +34,8 @@ pub enum InputError {
         place: SourceLocation,
         kind: &'static str,
     },
-    /// Two objects of the same kind, namespace and name in one input.
     #[error("{second}: {object} is also in {first}: remove or rename one of them")]
     Duplicate {
-        /// Kind, namespace and name.
         object: String,
         /// Where it was read first.
         first: Box<SourceLocation>,

@@ -1,12 +1,13 @@
 //! The objects `PlacementPolicy` and `ClusterPlacementPolicy`.
 
+use berth_api_macros::object_type;
 use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
 use berth_api::object::pod_limits::{affinity_entries, constraint_entries, selector_entries};
 use berth_api::object::{
-    Affinity, LabelSelector, ObjectMeta, Shared, StringMap, Toleration, TopologySpreadConstraint, nullable,
+    Affinity, LabelSelector, ObjectMeta, Shared, StringMap, Toleration, TopologySpreadConstraint,
 };
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, PLACEMENT_POLICIES, Resource};
 use berth_rules::Selector;
@@ -24,36 +25,26 @@ pub enum Mode {
     Default,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct PlacementPolicySpec {
     /// Policies with a higher priority are applied first.
-    #[serde(deserialize_with = "nullable")]
     pub priority: i32,
     /// Nothing is changed; warnings say what would be.
-    #[serde(deserialize_with = "nullable")]
     pub dry_run: bool,
     /// How the rules meet those of the pod.
-    #[serde(deserialize_with = "nullable")]
     pub mode: Mode,
     /// Whether the policy's rules replace those of the pod that are in their way.
-    #[serde(rename = "override", deserialize_with = "nullable")]
+    #[serde(rename = "override")]
     pub overrides: bool,
     /// The namespaces of the pods, by label; absent: all. For cluster-scoped policies only.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
     /// The pods, by label; absent: all.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_selector: Option<LabelSelector>,
     /// Rules for `spec.affinity` of the pods.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Shared<Affinity>>,
     /// Rules for the annotation `scheduling.berth.dev/affinity` of the pods.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub extended_affinity: Option<Shared<Affinity>>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub topology_spread_constraints: Shared<Vec<TopologySpreadConstraint>>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Shared<Vec<Toleration>>,
 }
 

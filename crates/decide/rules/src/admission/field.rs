@@ -6,42 +6,31 @@ use serde::Serialize;
 
 use berth_api::syntax::quantity::Quantity;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum ErrorType {
-    #[serde(rename = "FieldValueRequired")]
-    Required,
-    /// A value is malformed or out of bounds.
-    #[serde(rename = "FieldValueInvalid")]
-    Invalid,
-    #[serde(rename = "FieldValueNotSupported")]
-    NotSupported,
-    /// A value is not allowed in these circumstances.
-    #[serde(rename = "FieldValueForbidden")]
-    Forbidden,
-    /// A value that must be unique is duplicated.
-    #[serde(rename = "FieldValueDuplicate")]
-    Duplicate,
-    #[serde(rename = "FieldValueTooLong")]
-    TooLong,
-    /// A value refers to something that does not exist.
-    #[serde(rename = "FieldValueNotFound")]
-    NotFound,
+berth_api::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    pub enum ErrorType(as_str) {
+        #[serde(rename = "FieldValueRequired")]
+        Required = "FieldValueRequired",
+        /// A value is malformed or out of bounds.
+        #[serde(rename = "FieldValueInvalid")]
+        Invalid = "FieldValueInvalid",
+        #[serde(rename = "FieldValueNotSupported")]
+        NotSupported = "FieldValueNotSupported",
+        /// A value is not allowed in these circumstances.
+        #[serde(rename = "FieldValueForbidden")]
+        Forbidden = "FieldValueForbidden",
+        /// A value that must be unique is duplicated.
+        #[serde(rename = "FieldValueDuplicate")]
+        Duplicate = "FieldValueDuplicate",
+        #[serde(rename = "FieldValueTooLong")]
+        TooLong = "FieldValueTooLong",
+        /// A value refers to something that does not exist.
+        #[serde(rename = "FieldValueNotFound")]
+        NotFound = "FieldValueNotFound",
+    }
 }
 
 impl ErrorType {
-    /// The machine-readable name, such as `FieldValueInvalid`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ErrorType::Required => "FieldValueRequired",
-            ErrorType::Invalid => "FieldValueInvalid",
-            ErrorType::NotSupported => "FieldValueNotSupported",
-            ErrorType::Forbidden => "FieldValueForbidden",
-            ErrorType::Duplicate => "FieldValueDuplicate",
-            ErrorType::TooLong => "FieldValueTooLong",
-            ErrorType::NotFound => "FieldValueNotFound",
-        }
-    }
-
     fn words(self) -> &'static str {
         match self {
             ErrorType::Required => "Required value",
@@ -79,7 +68,6 @@ impl fmt::Display for FieldError {
 pub(crate) enum BadValue<'a> {
     Text(&'a str),
     Enumerated(&'a str),
-    /// The JSON of a value.
     Json(&'a str),
     Number(i64),
     Omitted,

@@ -2,25 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Operation {
-    /// An object is created, or a subresource posted to.
-    Create,
-    Update,
-    Delete,
-    /// A connection is opened (`exec` and the like).
-    Connect,
-}
-
-impl Operation {
-    /// The word in requests and rules.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Operation::Create => "CREATE",
-            Operation::Update => "UPDATE",
-            Operation::Delete => "DELETE",
-            Operation::Connect => "CONNECT",
-        }
+berth_api::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "UPPERCASE")]
+    pub enum Operation(as_str) {
+        /// An object is created, or a subresource posted to.
+        Create = "CREATE",
+        Update = "UPDATE",
+        Delete = "DELETE",
+        /// A connection is opened (`exec` and the like).
+        Connect = "CONNECT",
     }
 }

@@ -18,7 +18,6 @@ use serde_json::{Map, Value, json};
 use crate::resource::{RESOURCES, Resource};
 use v3::make;
 
-/// What a server has.
 #[derive(Clone, Copy)]
 pub struct Served<'c> {
     /// Whether it has the proposals' fields.

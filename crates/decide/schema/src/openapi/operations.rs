@@ -90,7 +90,6 @@ pub(super) fn add_paths(paths: &mut Map<String, Value>, resource: &Resource) {
     }
 }
 
-/// Adds a path with the operations of its verbs.
 fn add(
     paths: &mut Map<String, Value>,
     path: String,

@@ -33,7 +33,6 @@ fn malformed(message: impl Into<String>) -> PatchError {
     PatchError::Malformed(message.into())
 }
 
-/// The type of a field and how it is patched.
 fn field_of<'t>(ty: &'t Type, name: &str) -> (&'t Type, Patch) {
     static ANY: Type = Type::Any;
     match ty {

@@ -101,7 +101,6 @@ pub(super) fn fields_of(ty: &Type, value: &Value) -> Result<FieldSet, TypedError
     Ok(set)
 }
 
-/// The live value with an applied one merged into it.
 pub(super) fn merged(ty: &Type, live: &Value, applied: &Value) -> Value {
     match (ty, live, applied) {
         _ if ty.is_atomic() => applied.clone(),

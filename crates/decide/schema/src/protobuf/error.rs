@@ -3,17 +3,11 @@
 /// Why bytes are not an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
-    /// The bytes lack the prefix of the format.
     #[error("the object does not begin with the bytes of the protobuf form")]
     NoEnvelope,
     /// The bytes are truncated or are not protobuf.
     #[error("malformed protobuf: {0}")]
     Malformed(&'static str),
-    /// The kind has no type.
     #[error("no kind {kind:?} is known in version {api_version:?}")]
-    UnknownKind {
-        /// Group and version.
-        api_version: String,
-        kind: String,
-    },
+    UnknownKind { api_version: String, kind: String },
 }

@@ -54,6 +54,17 @@ const fn stored<T: k8s_openapi::Resource + JsonSchema>(names: names::Resource) -
     Resource { generated: Some(GeneratedType::of::<T>()), ..Resource::new(names) }
 }
 
+/// The only subresource of most resources that have any.
+struct Status<T>(std::marker::PhantomData<T>);
+
+impl<T: k8s_openapi::Resource + JsonSchema> Status<T> {
+    const ONLY: &[Subresource] = &[status::<T>()];
+}
+
+const fn with_status<T: k8s_openapi::Resource + JsonSchema>(names: names::Resource) -> Resource {
+    Resource { subresources: Status::<T>::ONLY, ..stored::<T>(names) }
+}
+
 const fn is_same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut at = 0;
@@ -137,14 +148,9 @@ resources! {
         subresources: &[sub::<core::Namespace>("finalize", UPDATE), status::<core::Namespace>()],
         selectable_fields: &[field("status.phase", &["/status/phase"], "")],
     }
-    NODES: stored(core::Node) {
-        subresources: &[status::<core::Node>()],
-        selectable_fields: &[field("spec.unschedulable", &["/spec/unschedulable"], "false")],
-    }
-    PERSISTENT_VOLUME_CLAIMS: stored(core::PersistentVolumeClaim) {
-        subresources: &[status::<core::PersistentVolumeClaim>()],
-    }
-    PERSISTENT_VOLUMES: stored(core::PersistentVolume) { subresources: &[status::<core::PersistentVolume>()] }
+    NODES: with_status(core::Node) { selectable_fields: &[field("spec.unschedulable", &["/spec/unschedulable"], "false")] }
+    PERSISTENT_VOLUME_CLAIMS: with_status(core::PersistentVolumeClaim) {}
+    PERSISTENT_VOLUMES: with_status(core::PersistentVolume) {}
     PODS: stored(core::Pod) {
         categories: &["all"],
         subresources: POD_SUBRESOURCES,
@@ -156,36 +162,26 @@ resources! {
         subresources: &[SCALE, status::<core::ReplicationController>()],
         selectable_fields: &[field("status.replicas", &["/status/replicas"], "0")],
     }
-    RESOURCE_QUOTAS: stored(core::ResourceQuota) { create_on_update: true, subresources: &[status::<core::ResourceQuota>()] }
+    RESOURCE_QUOTAS: with_status(core::ResourceQuota) { create_on_update: true }
     SECRETS: stored(core::Secret) { selectable_fields: &[field("type", &["/type"], "")] }
     SERVICE_ACCOUNTS: stored(core::ServiceAccount) {
         subresources: &[sub::<authentication::TokenRequest>("token", CREATE)],
     }
-    SERVICES: stored(core::Service) {
+    SERVICES: with_status(core::Service) {
         create_on_update: true,
         categories: &["all"],
-        subresources: &[status::<core::Service>()],
         selectable_fields: &[field("spec.clusterIP", &["/spec/clusterIP"], ""), field("spec.type", &["/spec/type"], "")],
     }
     MUTATING_ADMISSION_POLICIES: stored(admissionregistration::MutatingAdmissionPolicy) { categories: &["api-extensions"] }
     MUTATING_ADMISSION_POLICY_BINDINGS: stored(admissionregistration::MutatingAdmissionPolicyBinding) { categories: &["api-extensions"] }
     MUTATING_WEBHOOK_CONFIGURATIONS: stored(admissionregistration::MutatingWebhookConfiguration) { categories: &["api-extensions"] }
-    VALIDATING_ADMISSION_POLICIES: stored(admissionregistration::ValidatingAdmissionPolicy) {
-        categories: &["api-extensions"],
-        subresources: &[status::<admissionregistration::ValidatingAdmissionPolicy>()],
-    }
+    VALIDATING_ADMISSION_POLICIES: with_status(admissionregistration::ValidatingAdmissionPolicy) { categories: &["api-extensions"] }
     VALIDATING_ADMISSION_POLICY_BINDINGS: stored(admissionregistration::ValidatingAdmissionPolicyBinding) { categories: &["api-extensions"] }
     VALIDATING_WEBHOOK_CONFIGURATIONS: stored(admissionregistration::ValidatingWebhookConfiguration) { categories: &["api-extensions"] }
-    CUSTOM_RESOURCE_DEFINITIONS: stored(apiextensions::CustomResourceDefinition) {
-        categories: &["api-extensions"],
-        subresources: &[status::<apiextensions::CustomResourceDefinition>()],
-    }
-    API_SERVICES: stored(apiregistration::APIService) { categories: &["api-extensions"], subresources: &[status::<apiregistration::APIService>()] }
+    CUSTOM_RESOURCE_DEFINITIONS: with_status(apiextensions::CustomResourceDefinition) { categories: &["api-extensions"] }
+    API_SERVICES: with_status(apiregistration::APIService) { categories: &["api-extensions"] }
     CONTROLLER_REVISIONS: stored(apps::ControllerRevision) {}
-    DAEMON_SETS: stored(apps::DaemonSet) {
-        categories: &["all"],
-        subresources: &[status::<apps::DaemonSet>()],
-    }
+    DAEMON_SETS: with_status(apps::DaemonSet) { categories: &["all"] }
     DEPLOYMENTS: stored(apps::Deployment) {
         categories: &["all"],
         subresources: &[SCALE, status::<apps::Deployment>()],
@@ -205,24 +201,13 @@ resources! {
     SELF_SUBJECT_ACCESS_REVIEWS: review(authorization::SelfSubjectAccessReview) {}
     SELF_SUBJECT_RULES_REVIEWS: review(authorization::SelfSubjectRulesReview) {}
     SUBJECT_ACCESS_REVIEWS: review(authorization::SubjectAccessReview) {}
-    HORIZONTAL_POD_AUTOSCALERS: stored(autoscaling_v2::HorizontalPodAutoscaler) {
-        categories: &["all"],
-        subresources: &[status::<autoscaling_v2::HorizontalPodAutoscaler>()],
-    }
-    HORIZONTAL_POD_AUTOSCALERS_V1: stored(autoscaling::HorizontalPodAutoscaler) {
+    HORIZONTAL_POD_AUTOSCALERS: with_status(autoscaling_v2::HorizontalPodAutoscaler) { categories: &["all"] }
+    HORIZONTAL_POD_AUTOSCALERS_V1: with_status(autoscaling::HorizontalPodAutoscaler) {
         categories: &["all"],
         storage: Storage::Shared(&HORIZONTAL_POD_AUTOSCALERS),
-        subresources: &[status::<autoscaling::HorizontalPodAutoscaler>()],
     }
-    CRON_JOBS: stored(batch::CronJob) {
-        categories: &["all"],
-        subresources: &[status::<batch::CronJob>()],
-    }
-    JOBS: stored(batch::Job) {
-        categories: &["all"],
-        subresources: &[status::<batch::Job>()],
-        selectable_fields: &[field("status.successful", &["/status/succeeded"], "0")],
-    }
+    CRON_JOBS: with_status(batch::CronJob) { categories: &["all"] }
+    JOBS: with_status(batch::Job) { categories: &["all"], selectable_fields: &[field("status.successful", &["/status/succeeded"], "0")] }
     CERTIFICATE_SIGNING_REQUESTS: stored(certificates::CertificateSigningRequest) {
         subresources: &[
             sub::<certificates::CertificateSigningRequest>("approval", CHANGE),
@@ -237,10 +222,10 @@ resources! {
         storage: Storage::Shared(&EVENTS),
         selectable_fields: NEW_EVENT_FIELDS,
     }
-    FLOW_SCHEMAS: stored(flowcontrol::FlowSchema) { subresources: &[status::<flowcontrol::FlowSchema>()] }
-    PRIORITY_LEVEL_CONFIGURATIONS: stored(flowcontrol::PriorityLevelConfiguration) { subresources: &[status::<flowcontrol::PriorityLevelConfiguration>()] }
+    FLOW_SCHEMAS: with_status(flowcontrol::FlowSchema) {}
+    PRIORITY_LEVEL_CONFIGURATIONS: with_status(flowcontrol::PriorityLevelConfiguration) {}
     INGRESS_CLASSES: stored(networking::IngressClass) {}
-    INGRESSES: stored(networking::Ingress) { subresources: &[status::<networking::Ingress>()] }
+    INGRESSES: with_status(networking::Ingress) {}
     IP_ADDRESSES: stored(networking::IPAddress) {
         selectable_fields: &[
             field("spec.parentRef.resource", &["/spec/parentRef/resource"], ""),
@@ -248,18 +233,16 @@ resources! {
         ],
     }
     NETWORK_POLICIES: stored(networking::NetworkPolicy) {}
-    SERVICE_CIDRS: stored(networking::ServiceCIDR) { subresources: &[status::<networking::ServiceCIDR>()] }
+    SERVICE_CIDRS: with_status(networking::ServiceCIDR) {}
     RUNTIME_CLASSES: stored(node::RuntimeClass) {}
-    POD_DISRUPTION_BUDGETS: stored(policy::PodDisruptionBudget) {
-        subresources: &[status::<policy::PodDisruptionBudget>()],
-    }
+    POD_DISRUPTION_BUDGETS: with_status(policy::PodDisruptionBudget) {}
     CLUSTER_ROLE_BINDINGS: stored(rbac::ClusterRoleBinding) { create_on_update: true }
     CLUSTER_ROLES: stored(rbac::ClusterRole) { create_on_update: true }
     ROLE_BINDINGS: stored(rbac::RoleBinding) { create_on_update: true }
     ROLES: stored(rbac::Role) {}
     DEVICE_CLASSES: stored(resource::DeviceClass) {}
-    DEVICE_TAINT_RULES: stored(resource_1_37::DeviceTaintRule) { subresources: &[status::<resource_1_37::DeviceTaintRule>()] }
-    RESOURCE_CLAIMS: stored(resource::ResourceClaim) { subresources: &[status::<resource::ResourceClaim>()] }
+    DEVICE_TAINT_RULES: with_status(resource_1_37::DeviceTaintRule) {}
+    RESOURCE_CLAIMS: with_status(resource::ResourceClaim) {}
     RESOURCE_CLAIM_TEMPLATES: stored(resource::ResourceClaimTemplate) {}
     RESOURCE_SLICES: stored(resource::ResourceSlice) {
         selectable_fields: &[
@@ -269,20 +252,10 @@ resources! {
         ],
     }
     PRIORITY_CLASSES: stored(scheduling::PriorityClass) {}
-    COMPOSITE_POD_GROUPS: stored(scheduling_1_37::CompositePodGroup) {
-        subresources: &[status::<scheduling_1_37::CompositePodGroup>()],
-    }
-    POD_GROUPS: stored(scheduling_v1alpha2::PodGroup) {
-        storage: Storage::Shared(&POD_GROUPS_V1BETA1),
-        subresources: &[status::<scheduling_v1alpha2::PodGroup>()],
-    }
-    POD_GROUPS_V1ALPHA3: stored(scheduling_1_37::v1alpha3::PodGroup) {
-        storage: Storage::Shared(&POD_GROUPS_V1BETA1),
-        subresources: &[status::<scheduling_1_37::v1alpha3::PodGroup>()],
-    }
-    POD_GROUPS_V1BETA1: stored(scheduling_1_37::v1beta1::PodGroup) {
-        subresources: &[status::<scheduling_1_37::v1beta1::PodGroup>()],
-    }
+    COMPOSITE_POD_GROUPS: with_status(scheduling_1_37::CompositePodGroup) {}
+    POD_GROUPS: with_status(scheduling_v1alpha2::PodGroup) { storage: Storage::Shared(&POD_GROUPS_V1BETA1) }
+    POD_GROUPS_V1ALPHA3: with_status(scheduling_1_37::v1alpha3::PodGroup) { storage: Storage::Shared(&POD_GROUPS_V1BETA1) }
+    POD_GROUPS_V1BETA1: with_status(scheduling_1_37::v1beta1::PodGroup) {}
     WORKLOADS: stored(scheduling_v1alpha2::Workload) { storage: Storage::Shared(&WORKLOADS_V1BETA1) }
     WORKLOADS_V1ALPHA3: stored(scheduling_1_37::v1alpha3::Workload) { storage: Storage::Shared(&WORKLOADS_V1BETA1) }
     WORKLOADS_V1BETA1: stored(scheduling_1_37::v1beta1::Workload) {}
@@ -290,7 +263,7 @@ resources! {
     CSI_NODES: stored(storage::CSINode) {}
     CSI_STORAGE_CAPACITIES: stored(storage::CSIStorageCapacity) {}
     STORAGE_CLASSES: stored(storage::StorageClass) {}
-    VOLUME_ATTACHMENTS: stored(storage::VolumeAttachment) { subresources: &[status::<storage::VolumeAttachment>()] }
+    VOLUME_ATTACHMENTS: with_status(storage::VolumeAttachment) {}
     VOLUME_ATTRIBUTES_CLASSES: stored(storage::VolumeAttributesClass) {}
 }
 

@@ -61,7 +61,6 @@ pub struct Target {
     pub zones: Vec<Node>,
 }
 
-/// The answer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Capacity {
@@ -80,7 +79,6 @@ pub struct Capacity {
     pub moves: Vec<Move>,
     /// Number of new nodes for the target; none without a target, and if no number of nodes is enough.
     pub nodes_needed: Option<usize>,
-    /// These nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_nodes: Option<NewNodes>,
     /// Why no number of nodes of each type is enough, if this is so.

@@ -174,7 +174,6 @@ fn daemons(inventory: &Inventory, options: &SimulationOptions, node: &Node, is_t
     daemons
 }
 
-/// A node in each domain.
 fn domains<'a>(nodes: impl IntoIterator<Item = &'a Node>, topology_key: &str) -> BTreeMap<&'a str, &'a Node> {
     let mut by_domain: BTreeMap<&str, &Node> = BTreeMap::new();
     for node in nodes {

@@ -10,7 +10,6 @@ use berth_rules::{PodRules, TopologyScope, WhenUnsatisfiable};
 /// A topology key, and the rule that reads it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadLabel {
-    /// The key.
     pub key: String,
     /// The path of the rule in the pod, or in the existing pod that it belongs to.
     pub term: String,

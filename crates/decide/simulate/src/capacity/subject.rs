@@ -16,7 +16,6 @@ use crate::what_if::scale::{replicas_mut, replicas_of};
 /// What has replicas.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A workload.
     Workload(Kind, NamespacedName),
     /// A pod that is not in the input.
     Pod(Box<Entry<Pod>>),

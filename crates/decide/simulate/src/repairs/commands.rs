@@ -10,7 +10,6 @@ use super::change::Change;
 
 /// Where the request of a claim is written.
 pub(super) enum ClaimSource<'a> {
-    /// The claim itself.
     Claim(&'a NamespacedName),
     /// The template that the claim was made from.
     Template(NamespacedName),

@@ -14,7 +14,6 @@ const SEARCH_STEPS: u64 = 20_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CoreTerm {
-    /// Its plugin.
     pub plugin: &'static str,
     /// Its path in the pod, or in what it belongs to.
     pub term: String,

@@ -16,7 +16,6 @@ use super::volumes;
 /// One difference between a recording and Berth's own answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Scenario.
     pub scenario: String,
     /// Pod, `namespace/name`; empty when the difference concerns the whole scenario.
     pub pod: String,
@@ -24,7 +23,6 @@ pub struct Difference {
     pub node: Option<String>,
     /// The field that differs, such as `message` or `scores.InterPodAffinity`.
     pub field: String,
-    /// The recorded value.
     pub expected: String,
     /// The value that the engine computed.
     pub got: String,

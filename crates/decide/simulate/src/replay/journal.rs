@@ -24,16 +24,11 @@ use crate::{PendingFor, PodExplanation};
 /// Why a journal cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// Another format.
     #[error("version {version} of the format; this version of berth reads {JOURNAL_VERSION}")]
-    Version {
-        /// The version of the file.
-        version: u32,
-    },
+    Version { version: u32 },
     /// The recorded configuration is invalid.
     #[error("settings.config: {0}")]
     Config(#[from] ConfigErrors),
-    /// The entry does not follow from those before it.
     #[error("pod {0} is not in the queue: an earlier line is missing")]
     UnknownPod(NamespacedName),
 }
@@ -87,7 +82,6 @@ impl JournalReplay {
         self.is_complete
     }
 
-    /// The state.
     pub fn cluster(&mut self) -> &mut Cluster {
         &mut self.cluster
     }

@@ -21,12 +21,10 @@ pub use self::journal::{JournalError, JournalReplay};
 pub use self::timeline::{Interval, Timeline, TimelineRecorder, is_evicted};
 use self::volumes::{Object, decision, read_object};
 
-/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
     /// Number of pending pods decided.
     pub n_steps: usize,
-    /// All differences.
     pub differences: Vec<Difference>,
     /// Whether the answers equal the recorded ones only where faults of the reference are corrected.
     pub is_corrected: bool,

@@ -26,7 +26,6 @@ pub struct Timeline {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Interval {
-    /// When it begins.
     #[serde(serialize_with = "seconds")]
     pub begin: Timestamp,
     /// Decisions about pods, those that found no node included.
@@ -86,7 +85,6 @@ impl TimelineRecorder {
         }
     }
 
-    /// The timeline of all journals.
     pub fn timeline(self) -> Timeline {
         self.timeline
     }

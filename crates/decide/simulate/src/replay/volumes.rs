@@ -5,7 +5,6 @@ use berth_api::read::Kind;
 use berth_input::recording::RecordedVolumes;
 use serde_json::Value;
 
-/// An object of a scenario.
 pub(super) enum Object {
     Volume(Box<VolumeObject>),
     Device(DeviceObject),

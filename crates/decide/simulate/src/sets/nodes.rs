@@ -25,7 +25,6 @@ pub use collect::NodeSets;
 pub enum NodeRuleRole {
     /// `nodeSelector` and required node affinity of pods, together.
     NodeSelector,
-    /// A taint.
     Taint,
     /// The required `addedAffinity` of a profile.
     AddedAffinity,
@@ -35,7 +34,6 @@ pub enum NodeRuleRole {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRule {
-    /// What it is.
     pub role: NodeRuleRole,
     /// The rule as text, such as `pool=gpu` or `gpu=true:NoSchedule`.
     pub rule: String,
@@ -45,9 +43,7 @@ pub struct NodeRule {
     /// The workloads whose pods have the node selector, tolerate the taint, or have such a profile; of those that tolerate a taint,
     /// the first few, DaemonSets last.
     pub workloads: Vec<PodGroup>,
-    /// The number of these workloads.
     pub n_workloads: usize,
-    /// The number of these pods.
     pub n_pods: usize,
 }
 
@@ -67,11 +63,9 @@ pub struct NodeSetComparison {
     pub unselected: Vec<NodeGroup>,
     /// The nodes that no pod can use, DaemonSets apart: node selectors, taints and added affinity exclude all.
     pub unusable: Vec<NodeGroup>,
-    /// Counts.
     pub summary: NodeSetSummary,
 }
 
-/// A set of nodes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeSet {
@@ -87,7 +81,6 @@ pub struct NodeSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRelation {
-    /// Number of a set.
     pub set: usize,
     /// How it relates to the other: it contains it, or overlaps with it.
     pub relation: SetRelation,
@@ -107,9 +100,7 @@ pub struct NodeIntersection {
     pub is_selected: bool,
     /// Whether a pod can use the nodes, DaemonSets apart.
     pub is_usable: bool,
-    /// The number of nodes.
     pub n_nodes: usize,
-    /// Their names.
     pub nodes: Vec<String>,
 }
 
@@ -121,9 +112,7 @@ pub struct NodeGroup {
     pub labels: BTreeMap<String, String>,
     /// The taints as text.
     pub taints: Vec<String>,
-    /// The number of nodes.
     pub n_nodes: usize,
-    /// Their names.
     pub nodes: Vec<String>,
 }
 
@@ -131,7 +120,6 @@ pub struct NodeGroup {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeSetSummary {
-    /// Nodes.
     pub n_nodes: usize,
     /// Different node selectors.
     pub n_node_selectors: usize,

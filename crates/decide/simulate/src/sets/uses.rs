@@ -30,7 +30,6 @@ pub struct UsedPort {
     /// Its number or name, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
-    /// The protocol of a Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
     /// The path that a monitor scrapes.

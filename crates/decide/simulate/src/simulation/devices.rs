@@ -29,7 +29,6 @@ use super::new_node::slices_like;
 /// A claim of a pod, with what is allocated to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PodClaim {
-    /// The ResourceClaim.
     pub claim: NamespacedName,
     /// In the order of the requests; none while nothing is allocated.
     pub devices: Vec<PodDevice>,
@@ -41,11 +40,8 @@ pub struct PodClaim {
 pub struct PodDevice {
     /// The request, or `REQUEST/SUBREQUEST` for the alternative that was used.
     pub request: String,
-    /// The driver.
     pub driver: String,
-    /// The pool.
     pub pool: String,
-    /// The device.
     pub device: String,
     /// What is taken of the capacities of a device that others share.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -9,9 +9,7 @@ const MAX_DOMAINS: usize = 8;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupPlacement {
-    /// The namespace.
     pub namespace: String,
-    /// The name.
     pub name: String,
     /// How many members have to be placed at least.
     pub min: usize,
@@ -29,7 +27,6 @@ pub struct GroupPlacement {
     pub levels: Vec<LevelPlacement>,
     /// Why the members without a node are not placed: the member and the domain that fail.
     pub message: Option<String>,
-    /// The member that fails, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failing: Option<FailingMember>,
 }
@@ -38,7 +35,6 @@ pub struct GroupPlacement {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupMember {
-    /// The name of the pod.
     pub name: String,
     /// Its node, or the one that it would be placed on.
     pub node: Option<String>,
@@ -68,7 +64,6 @@ pub struct LevelPlacement {
 pub struct DomainMembers {
     /// The value of the node label.
     pub domain: String,
-    /// The number of members.
     pub n_pods: usize,
 }
 
@@ -120,7 +115,6 @@ impl LevelPlacement {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailingMember {
-    /// The name of the pod.
     pub name: String,
     /// How many other members have a node then.
     pub n_others: usize,

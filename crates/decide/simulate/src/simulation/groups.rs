@@ -181,7 +181,6 @@ impl Simulation {
         }
     }
 
-    /// The members on these nodes by domain.
     fn by_domain<'a>(&self, key: &str, nodes: impl Iterator<Item = &'a String>) -> Vec<DomainMembers> {
         let mut n_pods: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
         nodes

@@ -21,7 +21,6 @@ pub(crate) fn node_like(like: &Node, name: String) -> Node {
     node
 }
 
-/// A name for another node like this one.
 pub(crate) fn new_node_name<'a>(like: &str, taken: impl Fn(&str) -> bool + 'a) -> String {
     (1..).map(|i| format!("{like}-new-{i}")).find(|name| !taken(name)).unwrap_or_default()
 }

@@ -7,10 +7,8 @@ use berth_api::simulated_nodes::SimulatedNodes;
 use berth_engine::Settings;
 use jiff::Timestamp;
 
-/// The options of a simulation.
 #[derive(Clone, Debug, Default)]
 pub struct SimulationOptions {
-    /// Settings of the cluster.
     pub settings: Settings,
     /// Nodes of the cluster if the inventory has none.
     pub simulated_nodes: Option<SimulatedNodes>,

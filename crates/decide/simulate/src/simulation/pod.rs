@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::unadmitted::{Unadmitted, UnadmittedState};
 
-/// A pod of the simulation.
 #[derive(Clone, Debug)]
 pub struct SimulatedPod {
     /// The pod, as admitted.

@@ -41,22 +41,18 @@ impl<'a> IntoIterator for &'a Pods {
 }
 
 impl Pods {
-    /// All pods, by position.
     pub fn iter(&self) -> <&Pods as IntoIterator>::IntoIter {
         self.into_iter()
     }
 
-    /// The number of pods.
     pub fn len(&self) -> usize {
         self.pods.len()
     }
 
-    /// Whether there is no pod.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
 
-    /// The pod at a position.
     pub fn get(&self, position: usize) -> Option<&SimulatedPod> {
         self.pods.get(position).map(|pod| &**pod)
     }
@@ -82,7 +78,6 @@ impl Pods {
         self.insert_position(self.pods.len() - 1);
     }
 
-    /// Another pod may have the name of this one.
     pub(super) fn forget_name(&mut self, position: usize) {
         self.positions.remove(&name(&self.pods[position]), position as u32);
     }

@@ -13,9 +13,7 @@ use super::pods::Pods;
 pub(crate) struct Progress {
     /// How often pods had lost their nodes at that time: when pods have lost their nodes, all are counted again.
     n_vacated: usize,
-    /// The old ReplicaSets.
     pub old: Vec<SetSize>,
-    /// The new one.
     pub new: SetSize,
     /// The pods that are not available: their positions, and the numbers of their ReplicaSets; none for the new one.
     pub unavailable: Vec<(usize, Option<usize>)>,

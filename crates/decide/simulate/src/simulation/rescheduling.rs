@@ -19,7 +19,6 @@ use super::state::Simulation;
 pub(crate) enum Loss {
     /// They cannot be reached: their objects are there, tainted.
     Unreachable,
-    /// Their objects are removed.
     Removed,
 }
 

@@ -120,7 +120,6 @@ impl Simulation {
         &self.pods
     }
 
-    /// A pod by namespace and name.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&SimulatedPod> {
         Some(&self.pods[self.position(namespace, name)?])
     }
@@ -146,27 +145,22 @@ impl Simulation {
         &self.rolled_out
     }
 
-    /// Warnings about the input.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The nodes by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
     }
 
-    /// A node by name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.get(name)
     }
 
-    /// The namespaces of the input.
     pub fn namespaces(&self) -> &KnownNamespaces {
         &self.namespaces
     }
 
-    /// Number of nodes.
     pub fn n_nodes(&self) -> usize {
         self.cluster.n_nodes()
     }
@@ -186,12 +180,10 @@ impl Simulation {
         self.nodes.values().filter_map(|node| node.metadata.labels.get(key)).cloned().collect()
     }
 
-    /// Whether there is a node of this name.
     pub fn has_node(&self, name: &str) -> bool {
         self.nodes.contains_key(name)
     }
 
-    /// The names of the nodes.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(String::as_str)
     }
@@ -254,7 +246,6 @@ impl Simulation {
         self.devices.all()
     }
 
-    /// A claim of devices.
     pub fn claim(&self, name: &NamespacedName) -> Option<&ResourceClaim> {
         self.devices.claim(name)
     }

@@ -156,7 +156,6 @@ impl fmt::Display for Unadmitted {
 /// Pods of one workload, or pods without one, that do not run, or are not created, for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotRunning {
-    /// Namespace.
     pub namespace: String,
     /// Kind and name of the workload.
     pub workload: Option<String>,

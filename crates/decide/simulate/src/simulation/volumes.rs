@@ -33,11 +33,9 @@ pub(super) struct Volumes {
     /// The claims that wait for it.
     waiting: HashSet<NamespacedName>,
     default_class: Option<String>,
-    /// Namespace and name.
     claims: BTreeSet<(String, String)>,
     /// By name, the volumes without `claimRef`.
     unclaimed: BTreeMap<String, Box<PersistentVolume>>,
-    /// The claims of the other volumes, by the name of the volume.
     claim_refs: BTreeMap<String, NamespacedName>,
     /// The claims that name a volume to which they are not bound, and why.
     lost: BTreeMap<NamespacedName, String>,
@@ -224,7 +222,6 @@ fn bind(cluster: &mut Cluster, mut volume: Box<PersistentVolume>, claim: &mut Pe
     cluster.set_volume_object(VolumeObject::PersistentVolume(volume));
 }
 
-/// The names of the claims of a pod's volumes.
 pub fn volume_claims(pod: &Pod) -> impl Iterator<Item = NamespacedName> {
     let ObjectMeta { namespace, name: pod_name, .. } = &pod.metadata;
     pod.spec.volumes.iter().filter_map(move |Volume { name, ephemeral, persistent_volume_claim, .. }| match (

@@ -10,7 +10,6 @@ use super::departure::recreate;
 /// Namespace, and kind and name such as `Deployment web`.
 type Key = (String, String);
 
-/// The workloads of an input.
 #[derive(Clone, Default, PartialEq)]
 pub struct Workloads {
     /// Workloads that no other workload owns, in input order.

@@ -24,9 +24,7 @@ const REMOVED: &[(&str, KubernetesVersion, &str)] =
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Upgrade {
-    /// The version before.
     pub from: KubernetesVersion,
-    /// The version after.
     pub to: KubernetesVersion,
     /// Pending pods that are placed otherwise.
     pub pending: Vec<MovedPod>,
@@ -46,7 +44,6 @@ pub struct Upgrade {
     pub is_refused: bool,
 }
 
-/// A pod that is preempted.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptedPod {
@@ -56,11 +53,9 @@ pub struct PreemptedPod {
     pub by: String,
 }
 
-/// A rule that changes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedRule {
-    /// What changes.
     pub change: String,
     /// Its number in kubernetes/kubernetes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +72,6 @@ pub struct ChangedRule {
 pub struct RemovedApi {
     /// Kind and name.
     pub object: String,
-    /// Its API version.
     pub api_version: String,
     /// The API version that replaces it.
     pub replacement: &'static str,

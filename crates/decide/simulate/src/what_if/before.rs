@@ -7,11 +7,8 @@ use berth_engine::{Violation, ViolationKey};
 
 use crate::simulation::{SimulatedPod, Simulation};
 
-/// The state before the changes.
 pub(super) struct Before {
-    /// The nodes of the pods.
     pub nodes: BTreeMap<NamespacedName, String>,
-    /// The pods without a node.
     pub unplaced: BTreeSet<NamespacedName>,
     /// The pods that were being deleted.
     deleting: BTreeSet<NamespacedName>,

@@ -106,7 +106,6 @@ impl Departures {
     }
 }
 
-/// The selected pods, with their nodes.
 fn on_nodes(
     simulation: &Simulation,
     why: &str,

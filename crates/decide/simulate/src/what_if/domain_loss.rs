@@ -27,7 +27,6 @@ pub struct DomainLosses {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainLoss {
-    /// The value of the label.
     pub domain: String,
     /// Number of its nodes.
     pub nodes: usize,
@@ -49,10 +48,8 @@ pub struct DomainLoss {
     pub workloads: Vec<WorkloadLoss>,
 }
 
-/// What a workload loses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkloadLoss {
-    /// Namespace.
     pub namespace: String,
     /// Kind and name; none for the pods without a workload.
     pub workload: Option<String>,

@@ -11,75 +11,52 @@ use crate::simulation::workloads::Workloads;
 /// Why a change cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// The changed object does not exist.
     #[error("{kind} {name} is not in the input")]
     NotFound {
-        /// Its kind.
         kind: &'static str,
         /// Its name, with the namespace if it has one.
         name: String,
         /// The names of the objects of this kind.
         known: Vec<String>,
     },
-    /// No node has the label.
     #[error("no node has the label {key}={value}")]
     NoDomain {
-        /// The label key.
         key: String,
-        /// The requested value.
         value: String,
         /// The values on the nodes.
         known: Vec<String>,
     },
-    /// No node has the labels.
     #[error("no node has the labels {labels}")]
-    NoNodes {
-        /// The labels, as `KEY=VALUE`.
-        labels: String,
-    },
-    /// The node does not have the taint that is to be removed.
+    NoNodes { labels: String },
     #[error("Node {node} has no taint {taint}")]
     NoTaint {
-        /// The node.
         node: String,
         /// Key, or key and effect, of the taint.
         taint: String,
         /// The taints of the node.
         known: Vec<String>,
     },
-    /// The workload has no replicas.
     #[error(
         "{object} has no number of replicas: only Deployments, ReplicaSets, StatefulSets and ReplicationControllers have one"
     )]
-    NoReplicas {
-        /// Kind, namespace and name.
-        object: String,
-    },
-    /// Another workload sets the number of replicas.
+    NoReplicas { object: String },
     #[error("{object} is controlled by {owner}: scale that")]
     Controlled {
-        /// Kind, namespace and name.
         object: String,
         /// Kind and name of the controller.
         owner: String,
     },
-    /// The pod has no node.
     #[error("Pod {0} has no node: it cannot be evicted")]
     NotRunning(NamespacedName),
-    /// The pod is not on the node that its move begins at.
     #[error("Pod {pod} is on {node} and not on {from}, from where it moves: make the plan for this input")]
     NotFrom {
-        /// The pod.
         pod: NamespacedName,
-        /// Its node.
         node: String,
         /// The node at which the move begins.
         from: String,
     },
-    /// Nothing creates the pod again, or it belongs to its node.
     #[error("Pod {0} cannot be moved: no controller creates it again on another node")]
     NotMovable(NamespacedName),
-    /// A workload cannot be expanded.
     #[error(transparent)]
     Expand(#[from] ExpandError),
     /// The cluster cannot be built with the changes before this one.

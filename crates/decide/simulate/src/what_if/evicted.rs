@@ -3,15 +3,11 @@
 use berth_api::object::NamespacedName;
 use serde::Serialize;
 
-/// A pod that is evicted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictedPod {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// What evicts it.
     pub by: Evictor,
     /// Whether the enforcer evicts it although no node is feasible, after it has been held.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -24,7 +20,6 @@ pub struct EvictedPod {
     pub group: Option<String>,
 }
 
-/// What evicts a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Evictor {

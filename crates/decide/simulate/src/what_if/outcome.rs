@@ -56,7 +56,6 @@ pub struct WhatIfOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// Pods without a node.
     pub unplaced: Counts,
     /// Pods that do not run on the nodes that they name.
     pub not_running: Counts,
@@ -67,9 +66,7 @@ pub struct Summary {
 /// A number of pods before and after the changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Before.
     pub before: usize,
-    /// After.
     pub after: usize,
     /// Those of `after` that are not among those of `before`.
     pub new: usize,
@@ -89,7 +86,6 @@ impl Counts {
 /// A pod with another node than before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MovedPod {
-    /// Namespace.
     pub namespace: String,
     /// The name that it had before: its controller gives it a new one.
     pub name: String,
@@ -102,13 +98,10 @@ pub struct MovedPod {
     pub workload: Option<String>,
 }
 
-/// A pod without a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnplacedPod {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
     /// Why it has no node.
     pub message: String,
@@ -128,9 +121,7 @@ pub struct UnplacedPod {
 /// A pod with rules that do not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BrokenRule {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
     /// Whether all of them did not hold before.
     pub before: bool,

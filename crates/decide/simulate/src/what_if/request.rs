@@ -22,13 +22,9 @@ const MAX_NAMED: usize = 5;
 /// A change, as it is written. Nodes may have the prefix `node/`.
 #[derive(Clone, Debug)]
 pub enum ChangeRequest {
-    /// A node.
     RemoveNode(String),
-    /// A node.
     Drain(String),
-    /// A node.
     Cordon(String),
-    /// A node.
     Uncordon(String),
     /// Key and value of a node label.
     RemoveDomain(String, String),
@@ -48,7 +44,6 @@ pub enum ChangeRequest {
     RemoveTaint(String, String, Option<String>),
     /// A workload as `deploy/web`, and its replicas.
     Scale(String, u16),
-    /// A pod.
     Evict(String),
     /// A device, a pool or a driver: `DRIVER[/POOL[/DEVICE]]`.
     FailDevice(String),

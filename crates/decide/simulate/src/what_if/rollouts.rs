@@ -20,7 +20,6 @@ const MAX_RETRIES: usize = 50;
 
 /// What may let a rollout complete.
 pub(super) enum Remedy<'r> {
-    /// Another strategy.
     Strategy(Strategy),
     /// Changes of its pods, of nodes or of other pods.
     Repair(&'r Repair),
@@ -49,11 +48,8 @@ impl Remedy<'_> {
 /// A rollout that does not complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StuckRollout {
-    /// The kind of the workload.
     pub kind: &'static str,
-    /// Namespace of the workload.
     pub namespace: String,
-    /// Name of the workload.
     pub name: String,
     /// How far it is, and what it waits for.
     pub reason: String,

@@ -127,7 +127,6 @@ pub(super) fn scale_changed(inventory: &mut Inventory, before: &Specs, now: Time
 }
 
 impl Scaled {
-    /// Scales a workload that has these pods.
     fn scale(
         &mut self,
         inventory: &Inventory,
@@ -190,7 +189,6 @@ impl Scaled {
     }
 }
 
-/// A pod of an input.
 fn in_input(pod: &Pod) -> berth_control::replica_set::Replica<'_> {
     replica(pod, Some(&pod.spec.node_name))
 }

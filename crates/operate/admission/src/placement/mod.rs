@@ -84,7 +84,6 @@ fn options(resource: &Resource, group: &WatchGroup) -> WatchOptions {
     }
 }
 
-/// An informer that notifies of changes.
 fn informer<T: HasMetadata + DeserializeOwned>(
     resource: &Resource,
     group: &WatchGroup,

@@ -175,24 +175,15 @@ pub struct ExclusiveNodesLimit {
     pub memory: Option<Quantity>,
 }
 
-/// The domain or node to measure if it depends on the placement of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
-    /// The largest that there is.
-    Largest,
-    Average,
-    /// The one that the engine would select now; if none is feasible, the largest.
-    Actual,
-}
-
-impl Measure {
-    /// The value as written in the file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Measure::Largest => "Largest",
-            Measure::Average => "Average",
-            Measure::Actual => "Actual",
-        }
+berth_api::named! {
+    /// The domain or node to measure if it depends on the placement of a pod.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Measure(as_str) {
+        /// The largest that there is.
+        Largest = "Largest",
+        Average = "Average",
+        /// The one that the engine would select now; if none is feasible, the largest.
+        Actual = "Actual",
     }
 }
 

@@ -70,7 +70,6 @@ impl Metrics {
         self.reloads.get_or_create(&[("result", result)]).inc();
     }
 
-    /// The metrics as text.
     pub(super) fn text(&self, n_held: usize) -> Result<String, fmt::Error> {
         self.held.set(i64::try_from(n_held).unwrap_or(i64::MAX));
         berth_serve::health::encode(&self.registry)

@@ -80,7 +80,6 @@ pub enum ServerError {
     Broken(String),
 }
 
-/// A webhook server that runs.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -104,7 +103,6 @@ impl Running {
         self.ca_pem.as_deref()
     }
 
-    /// Waits until it has stopped.
     pub async fn stopped(self) -> Result<(), ServerError> {
         for task in self.tasks {
             task.await.map_err(|error| ServerError::Broken(error.to_string()))?;

@@ -147,7 +147,6 @@ impl State {
         self.drop_pod(&key, namespace, name);
     }
 
-    /// A pod without a node.
     pub(crate) fn waiting(&self, namespace: &str, name: &str) -> Option<&Pod> {
         self.waiting.as_ref()?.get(&key(namespace, name))
     }

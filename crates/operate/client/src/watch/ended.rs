@@ -10,13 +10,10 @@ use crate::call::CallError;
 pub(super) enum Ended {
     #[error("the server closed the watch")]
     Closed,
-    /// The resource version to continue from has expired.
     #[error("the resource version expired")]
     Expired,
-    /// The server does not support streaming lists.
     #[error("the server does not support streaming lists")]
     NotStreaming,
-    /// No data for too long.
     #[error("no data for {0:?}")]
     Silent(Duration),
     #[error(transparent)]
@@ -30,7 +27,6 @@ pub(super) enum Ended {
     /// The connection broke, or the response is invalid.
     #[error("{0}")]
     Broken(String),
-    /// The receiver of the events was dropped.
     #[error("the receiver was dropped")]
     Unwanted,
 }

@@ -7,7 +7,6 @@ use super::failure::WatchFailure;
 pub enum StreamEvent<T> {
     /// A list starts: the first one, or one after the resource version expired. An interrupted list starts again.
     Init,
-    /// An object of the list.
     InitApply(T),
     /// The list is complete. Objects that were neither in it nor applied since [`StreamEvent::Init`] no longer exist.
     InitDone,

@@ -8,7 +8,6 @@ pub enum WatchFailure {
     Forbidden {
         /// The API group; empty for the core group.
         group: String,
-        /// The plural.
         resource: String,
     },
     /// The server does not have the resource. The watch keeps trying.

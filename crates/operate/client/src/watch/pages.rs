@@ -23,7 +23,6 @@ pub enum ListError {
     /// The server rejected the request, or did not answer.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The response is not a list of such objects.
     #[error("{path}: the list cannot be read: {source}")]
     Invalid {
         path: String,

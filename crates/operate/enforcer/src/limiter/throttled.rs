@@ -6,40 +6,28 @@ use std::time::Duration;
 use berth_api::object::time::rfc3339;
 use jiff::{SignedDuration, Timestamp};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum LimitKind {
-    /// Pods of the cluster within the window.
-    Cluster,
-    /// Pods of one workload within the window.
-    Workload,
-    /// Pods of one namespace within the window.
-    Namespace,
-    /// Pods of one node within the window.
-    Node,
-    /// Repeated evictions of a workload for the same term.
-    Repeats,
-    LedgerSize,
-    /// Evictions per second.
-    Rate,
-    /// Another enforcer that shares the ledger evicts the pod.
-    OtherProcess,
+berth_api::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub(crate) enum LimitKind(name) {
+        /// Pods of the cluster within the window.
+        Cluster = "cluster_share",
+        /// Pods of one workload within the window.
+        Workload = "workload_share",
+        /// Pods of one namespace within the window.
+        Namespace = "namespace_limit",
+        /// Pods of one node within the window.
+        Node = "node_limit",
+        /// Repeated evictions of a workload for the same term.
+        Repeats = "repeats",
+        LedgerSize = "memory",
+        /// Evictions per second.
+        Rate = "rate",
+        /// Another enforcer that shares the ledger evicts the pod.
+        OtherProcess = "other_process",
+    }
 }
 
 impl LimitKind {
-    /// Name in metrics.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            LimitKind::Cluster => "cluster_share",
-            LimitKind::Workload => "workload_share",
-            LimitKind::Namespace => "namespace_limit",
-            LimitKind::Node => "node_limit",
-            LimitKind::Repeats => "repeats",
-            LimitKind::LedgerSize => "memory",
-            LimitKind::Rate => "rate",
-            LimitKind::OtherProcess => "other_process",
-        }
-    }
-
     /// Why a pod is not evicted now, without numbers, which change often.
     pub(crate) fn delay(self) -> &'static str {
         match self {

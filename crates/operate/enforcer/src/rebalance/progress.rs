@@ -9,27 +9,18 @@ use serde::Serialize;
 /// The most moves and pods that are listed: a ConfigMap holds 1 MiB.
 const MOST_LISTED: usize = 500;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum StepResult {
-    /// The replacement is ready on its target.
-    Moved,
-    /// The replacement is on another node.
-    Elsewhere,
-    /// The replacement was not ready in time.
-    TimedOut,
-    /// The pod was not evicted.
-    NotEvicted,
-}
-
-impl StepResult {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            StepResult::Moved => "moved",
-            StepResult::Elsewhere => "elsewhere",
-            StepResult::TimedOut => "timed_out",
-            StepResult::NotEvicted => "not_evicted",
-        }
+berth_api::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "camelCase")]
+    pub(crate) enum StepResult(name) {
+        /// The replacement is ready on its target.
+        Moved = "moved",
+        /// The replacement is on another node.
+        Elsewhere = "elsewhere",
+        /// The replacement was not ready in time.
+        TimedOut = "timed_out",
+        /// The pod was not evicted.
+        NotEvicted = "not_evicted",
     }
 }
 

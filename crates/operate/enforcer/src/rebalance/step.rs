@@ -33,9 +33,14 @@ pub(crate) enum Replacement {
     /// The pod is there, or its replacement is not ready yet.
     Awaited,
     /// It is ready on a target.
-    Ready { name: NamespacedName, node: String },
-    /// It is on another node.
-    Elsewhere { name: NamespacedName, node: String },
+    Ready {
+        name: NamespacedName,
+        node: String,
+    },
+    Elsewhere {
+        name: NamespacedName,
+        node: String,
+    },
 }
 
 impl Step {

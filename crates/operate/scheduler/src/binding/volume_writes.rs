@@ -55,7 +55,6 @@ impl VolumeWriter {
         Ok(written)
     }
 
-    /// Reserves a volume for a claim.
     async fn reserve(
         &self,
         write: &VolumeWrite,

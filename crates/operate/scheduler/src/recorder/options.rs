@@ -13,10 +13,8 @@ pub struct RecordOptions {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The system refuses to write.
     #[error("cannot write recordings to {}: {error}: choose another directory with --record", path.display())]
     Io { path: PathBuf, error: io::Error },
-    /// The limit is too low.
     #[error(
         "recordings need at least 1Mi, and four times the {needed} bytes of the compressed state: raise --record-limit"
     )]
@@ -24,7 +22,6 @@ pub enum RecordError {
         /// Size of the compressed state; 0 if it is not known.
         needed: u64,
     },
-    /// The thread is too far behind.
     #[error(
         "recordings cannot be written as fast as the cluster changes: choose a faster disk with --record"
     )]

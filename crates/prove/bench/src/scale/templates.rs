@@ -19,7 +19,6 @@ const NUMBER: &str = "number";
 /// The rules of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Requests only.
     Plain,
     /// Requests, and a toleration of the `NoSchedule` taint.
     Tolerating,
@@ -102,7 +101,6 @@ impl Serialize for Kind {
 /// A template. Its pods differ only in name.
 #[derive(Clone, Debug)]
 pub struct PodTemplate {
-    /// Its rules.
     pub kind: Kind,
     pub pod: Pod,
 }

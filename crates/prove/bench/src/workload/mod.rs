@@ -25,13 +25,8 @@ use templates::Templates;
 pub enum WorkloadError {
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: std::io::Error },
-    /// The file does not hold test cases.
     #[error("{path}: {message}: this must be a list of test cases as in Kubernetes' scheduler_perf")]
-    Format {
-        path: PathBuf,
-        /// The error of the parser.
-        message: String,
-    },
+    Format { path: PathBuf, message: String },
 }
 
 #[derive(Clone, Debug)]

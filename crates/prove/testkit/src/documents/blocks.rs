@@ -15,7 +15,6 @@ pub struct Block {
     pub line: usize,
     /// The first word after the fence.
     pub language: String,
-    /// The other words.
     pub words: Vec<String>,
     /// The lines between the fences.
     pub text: String,

@@ -6,14 +6,16 @@ use berth_api::object::volume::{
 use berth_api::object::{NodeSelector, NodeSelectorTerm, SelectorRequirement};
 use berth_api::syntax::labels::{REGION, ZONE};
 
-/// An in-tree plugin with a CSI driver that replaces it. vSphere and Azure files are never counted or translated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InTree {
-    AwsEbs,
-    GcePd,
-    AzureDisk,
-    Cinder,
-    Portworx,
+berth_api::named! {
+    /// An in-tree plugin with a CSI driver that replaces it. vSphere and Azure files are never counted or translated.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum InTree(name) {
+        AwsEbs = "kubernetes.io/aws-ebs",
+        GcePd = "kubernetes.io/gce-pd",
+        AzureDisk = "kubernetes.io/azure-disk",
+        Cinder = "kubernetes.io/cinder",
+        Portworx = "kubernetes.io/portworx-volume",
+    }
 }
 
 impl InTree {
@@ -34,16 +36,6 @@ impl InTree {
     /// The plugin that is the provisioner of a class.
     pub fn from_provisioner(provisioner: &str) -> Option<InTree> {
         InTree::ALL.into_iter().find(|plugin| plugin.name() == provisioner)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            InTree::AwsEbs => "kubernetes.io/aws-ebs",
-            InTree::GcePd => "kubernetes.io/gce-pd",
-            InTree::AzureDisk => "kubernetes.io/azure-disk",
-            InTree::Cinder => "kubernetes.io/cinder",
-            InTree::Portworx => "kubernetes.io/portworx-volume",
-        }
     }
 
     pub fn driver(self) -> &'static str {

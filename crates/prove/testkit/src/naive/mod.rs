@@ -135,25 +135,16 @@ impl Options {
     }
 }
 
-/// Which changes could resolve a rejection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    /// The removal of another pod.
-    Unschedulable,
-    /// Only a change of this pod or of nodes.
-    UnschedulableAndUnresolvable,
-    /// None: the rule failed, which ends the decision.
-    Error,
-}
-
-impl Code {
-    /// Its name in kube-scheduler.
-    pub fn name(self) -> &'static str {
-        match self {
-            Code::Unschedulable => "Unschedulable",
-            Code::UnschedulableAndUnresolvable => "UnschedulableAndUnresolvable",
-            Code::Error => "Error",
-        }
+berth_api::named! {
+    /// Which changes could resolve a rejection.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Code(name) {
+        /// The removal of another pod.
+        Unschedulable = "Unschedulable",
+        /// Only a change of this pod or of nodes.
+        UnschedulableAndUnresolvable = "UnschedulableAndUnresolvable",
+        /// None: the rule failed, which ends the decision.
+        Error = "Error",
     }
 }
 
@@ -164,7 +155,6 @@ pub struct Rejection {
     pub plugin: String,
     /// Which changes could resolve it.
     pub code: Code,
-    /// kube-scheduler's reasons.
     pub reasons: Vec<String>,
 }
 
@@ -175,7 +165,6 @@ pub enum NodeResult {
     Feasible {
         /// Normalized and weighted, as added into the total; a plugin that skips the pod is absent.
         scores: BTreeMap<String, i64>,
-        /// Their sum.
         total: i64,
     },
     /// The pod fits, but an error kept nodes from being scored.
@@ -190,7 +179,6 @@ pub struct Decision {
     pub nodes: BTreeMap<String, NodeResult>,
     /// All nodes with the highest total, by name.
     pub best: Vec<String>,
-    /// The first of them.
     pub chosen: Option<String>,
     /// What is to be done about the pod's claims there, if anything.
     pub volumes: Option<VolumeDecision>,

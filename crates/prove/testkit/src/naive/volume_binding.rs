@@ -16,7 +16,6 @@ use super::storage::{claim_name, claim_not_found, made_for};
 use super::terms::Dialect;
 use super::{Code, Question, Verdict, node_affinity, selector};
 
-/// The claims of a pod.
 struct Claims<'a> {
     bound: Vec<&'a PersistentVolumeClaim>,
     waiting: Vec<&'a PersistentVolumeClaim>,

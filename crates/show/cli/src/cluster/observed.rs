@@ -11,22 +11,24 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The stage of a pod's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// No scheduler has processed it.
-    New,
-    /// It is unschedulable or has scheduling gates.
-    Pending,
-    /// The node that it names does not exist, or cannot mount its volumes.
-    Waiting,
-    /// It has a node and has not started.
-    Bound,
-    Running,
-    Succeeded,
-    Rejected,
-    Failed,
-    Terminating,
+berth_api::named! {
+    /// The stage of a pod's life.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Stage(name) {
+        /// No scheduler has processed it.
+        New = "new",
+        /// It is unschedulable or has scheduling gates.
+        Pending = "pending",
+        /// The node that it names does not exist, or cannot mount its volumes.
+        Waiting = "waiting for nodes or volumes",
+        /// It has a node and has not started.
+        Bound = "starting",
+        Running = "running",
+        Succeeded = "succeeded",
+        Rejected = "rejected by their nodes",
+        Failed = "failed",
+        Terminating = "terminating",
+    }
 }
 
 impl Stage {
@@ -41,20 +43,6 @@ impl Stage {
             _ if pod.node().is_some() => Stage::Bound,
             _ if pod.unscheduled_condition().is_some() => Stage::Pending,
             _ => Stage::New,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Stage::New => "new",
-            Stage::Pending => "pending",
-            Stage::Waiting => "waiting for nodes or volumes",
-            Stage::Bound => "starting",
-            Stage::Running => "running",
-            Stage::Succeeded => "succeeded",
-            Stage::Rejected => "rejected by their nodes",
-            Stage::Failed => "failed",
-            Stage::Terminating => "terminating",
         }
     }
 }

@@ -192,7 +192,6 @@ fn ticks(every: Duration) -> tokio::time::Interval {
     interval
 }
 
-/// All workloads.
 pub async fn workloads(client: &Client) -> Result<Vec<Workload>, ListError> {
     let mut workloads = Vec::new();
     for resource in WORKLOADS {

@@ -28,30 +28,22 @@ const SERVICE_MONITOR_FILE: &str =
 const CERT_MANAGER_FILE: &str =
     include_str!("../../../../../deploy/kustomize/components/cert-manager/certificate.yaml");
 
-/// A component of Berth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
-pub enum Component {
-    /// Schedules pods
-    Scheduler,
-    /// Evicts pods that violate rules required during execution
-    Enforcer,
-    /// Checks pods before the API server stores them
-    Webhook,
-    /// Shows the cluster in the browser
-    Console,
+berth_api::named! {
+    /// A component of Berth.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+    pub enum Component(name) {
+        /// Schedules pods
+        Scheduler = "scheduler",
+        /// Evicts pods that violate rules required during execution
+        Enforcer = "enforcer",
+        /// Checks pods before the API server stores them
+        Webhook = "webhook",
+        /// Shows the cluster in the browser
+        Console = "console",
+    }
 }
 
 impl Component {
-    /// Name of the command; also the label value and the suffix of object names.
-    pub fn name(self) -> &'static str {
-        match self {
-            Component::Scheduler => "scheduler",
-            Component::Enforcer => "enforcer",
-            Component::Webhook => "webhook",
-            Component::Console => "console",
-        }
-    }
-
     fn file(self) -> &'static str {
         match self {
             Component::Scheduler => include_str!("../../../../../deploy/kustomize/base/scheduler.yaml"),
@@ -100,21 +92,14 @@ impl Webhook {
     }
 }
 
-/// What the API server does if the webhook does not respond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FailurePolicy {
-    /// Accept the request
-    Ignore,
-    /// Reject the request
-    Fail,
-}
-
-impl FailurePolicy {
-    fn as_str(self) -> &'static str {
-        match self {
-            FailurePolicy::Ignore => "Ignore",
-            FailurePolicy::Fail => "Fail",
-        }
+berth_api::named! {
+    /// What the API server does if the webhook does not respond.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+    pub enum FailurePolicy(as_str) {
+        /// Accept the request
+        Ignore = "Ignore",
+        /// Reject the request
+        Fail = "Fail",
     }
 }
 

@@ -25,7 +25,6 @@ pub fn write_parts(out: &mut impl Write, parts: &[Part]) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a part with its heading.
 pub fn write_part(out: &mut impl Write, Part { heading, is_titled, blocks }: &Part) -> io::Result<()> {
     if *is_titled && !blocks.is_empty() {
         writeln!(out, "{BOLD}{heading}{BOLD:#}")?;

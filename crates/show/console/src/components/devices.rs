@@ -5,15 +5,17 @@ use maud::{Markup, html};
 
 use super::bars::legend;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum DeviceState {
-    Free,
-    Allocated,
-    /// Allocated to claims that leave others room.
-    Shared,
-    /// Nothing is allocated, but partitions of the same device are.
-    NoCounters,
-    Tainted,
+berth_api::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) enum DeviceState(text) {
+        Free = "free",
+        Allocated = "allocated",
+        /// Allocated to claims that leave others room.
+        Shared = "shared",
+        /// Nothing is allocated, but partitions of the same device are.
+        NoCounters = "counters in use",
+        Tainted = "tainted",
+    }
 }
 
 impl DeviceState {
@@ -24,16 +26,6 @@ impl DeviceState {
             DeviceState::Shared => Class::Kind(1),
             DeviceState::NoCounters => Class::Faint,
             DeviceState::Tainted => Class::Alert,
-        }
-    }
-
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            DeviceState::Free => "free",
-            DeviceState::Allocated => "allocated",
-            DeviceState::Shared => "shared",
-            DeviceState::NoCounters => "counters in use",
-            DeviceState::Tainted => "tainted",
         }
     }
 

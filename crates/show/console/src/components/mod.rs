@@ -9,25 +9,15 @@ pub(crate) mod time;
 
 use maud::{Markup, html};
 
-/// How something is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
-    Neutral,
-    Good,
-    Info,
-    Warn,
-    Bad,
-}
-
-impl Tone {
-    pub(crate) fn class(self) -> &'static str {
-        match self {
-            Tone::Neutral => "neutral",
-            Tone::Good => "good",
-            Tone::Info => "info",
-            Tone::Warn => "warn",
-            Tone::Bad => "bad",
-        }
+berth_api::named! {
+    /// How something is meant.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Tone(class) {
+        Neutral = "neutral",
+        Good = "good",
+        Info = "info",
+        Warn = "warn",
+        Bad = "bad",
     }
 }
 

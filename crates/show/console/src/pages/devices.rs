@@ -98,7 +98,6 @@ mod tests {
         include_str!("../../../../../examples/gpus/workloads.yaml")
     );
 
-    /// The page has all these texts.
     #[track_caller]
     fn check(text: &str, page: &str, expected: &[&str]) -> String {
         let (status, body) = get(&mut state(text), page);

@@ -7,7 +7,6 @@ use super::{Part, bad, line, named, strong};
 
 const MAX_GROUPS: usize = 20;
 
-/// A part for each group.
 pub fn parts(groups: &[NotRunning]) -> Vec<Part> {
     let (shown, left_out) = groups.split_at(groups.len().min(MAX_GROUPS));
     let part = |NotRunning { workload, why, pods, of, .. }: &NotRunning| {

@@ -292,7 +292,6 @@ pub fn field_reference(reference: &Value, path: &str, allowed: &[&str], causes: 
     }
 }
 
-/// A reference to resources of a container.
 pub fn resource_field(reference: &Value, path: &str, names_container: bool, causes: &mut Causes) {
     const RESOURCES: &[&str] = &[
         "limits.cpu",

@@ -1,12 +1,11 @@
 //! Claims of devices and their templates.
 
+use berth_api_macros::object_type;
 use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
 
 use super::class::{DeviceConfiguration, DeviceSelector};
 use super::status::ResourceClaimStatus;
-use crate::object::{ObjectMeta, OwnerReference, Toleration, nullable};
+use crate::object::{ObjectMeta, OwnerReference, Toleration};
 use crate::syntax::quantity::Quantity;
 
 /// The annotation of a claim made from a template: the name of the claim in the pod.
@@ -45,14 +44,10 @@ pub fn claim_name_base(owner: &str, entry: &str) -> String {
     format!("{}-{}", cut(owner), cut(entry))
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct ResourceClaim {
-    #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
     pub spec: ResourceClaimSpec,
-    #[serde(deserialize_with = "nullable")]
     pub status: ResourceClaimStatus,
 }
 
@@ -75,133 +70,94 @@ impl ResourceClaim {
 }
 
 /// A template from which a claim is made for each pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct ResourceClaimTemplate {
-    #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
     pub spec: ResourceClaimTemplateSpec,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct ResourceClaimTemplateSpec {
     /// Labels and annotations of the claims.
-    #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
     pub spec: ResourceClaimSpec,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct ResourceClaimSpec {
-    #[serde(deserialize_with = "nullable")]
     pub devices: DeviceClaim,
 }
 
 /// The devices that a claim requests.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct DeviceClaim {
     /// The requests, all of which must be satisfied.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<DeviceRequest>,
     /// What the devices of several requests must have in common.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<DeviceConstraint>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<DeviceConfiguration>,
 }
 
 /// A request of devices: `exactly` or `first_available`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct DeviceRequest {
     /// Name in the claim.
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// One way to satisfy the request.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub exactly: Option<ExactDeviceRequest>,
     /// Alternatives; the first that can be satisfied counts.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub first_available: Vec<DeviceSubRequest>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct ExactDeviceRequest {
-    #[serde(deserialize_with = "nullable")]
     pub device_class_name: String,
     /// What a device must satisfy besides the class, ANDed.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub selectors: Vec<DeviceSelector>,
     /// `ExactCount` (also when empty) or `All`.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub allocation_mode: String,
     /// Number of devices for `ExactCount`; 0 before defaulting, which makes it 1.
-    #[serde(deserialize_with = "nullable")]
     pub count: i64,
     /// Whether to use devices for administration, also if they are allocated to others.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_access: Option<bool>,
     /// Taints that the devices may have.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<Toleration>,
     /// How much of each device to take, if it can be shared.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityRequirements>,
 }
 
 /// An alternative: devices of a class.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct DeviceSubRequest {
-    /// Name in the request.
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
-    #[serde(deserialize_with = "nullable")]
     pub device_class_name: String,
     /// What a device must satisfy besides the class, ANDed.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub selectors: Vec<DeviceSelector>,
     /// `ExactCount` (also when empty) or `All`.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub allocation_mode: String,
     /// Number of devices for `ExactCount`; 0 before defaulting, which makes it 1.
-    #[serde(deserialize_with = "nullable")]
     pub count: i64,
     /// Taints that the devices may have.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<Toleration>,
     /// How much of each device to take, if it can be shared.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityRequirements>,
 }
 
 /// How much of a device to take.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct CapacityRequirements {
     /// Amounts by the name of the capacity.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, Quantity>,
 }
 
 /// What the devices of requests must have in common. One of the attributes is set.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct DeviceConstraint {
     /// The requests; empty for all of the claim. `REQUEST/SUBREQUEST` names an alternative.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
     /// An attribute, with domain, that has the same value on all devices.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub match_attribute: Option<String>,
     /// An attribute, with domain, that has another value on each device.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub distinct_attribute: Option<String>,
 }
 

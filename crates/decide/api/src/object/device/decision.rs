@@ -31,7 +31,6 @@ pub struct ClaimDecision {
     /// What is allocated to it; absent if that was done before. Shares are numbered: the scheduler gives them identifiers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationResult>,
-    /// Whether it is to be reserved.
     pub is_reserved_now: bool,
     /// The PodGroup that it is reserved for instead of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,8 +77,6 @@ impl ClaimDecision {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtendedResourceClaim {
-    /// Its requests.
     pub requests: Vec<DeviceRequest>,
-    /// Which request is for which resource of which container.
     pub mappings: Vec<ContainerExtendedResourceRequest>,
 }

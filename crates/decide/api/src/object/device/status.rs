@@ -1,151 +1,111 @@
 //! The status of claims: what was allocated, and to whom.
 
+use berth_api_macros::object_type;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::class::OpaqueDeviceConfiguration;
-use crate::object::{Condition, NodeSelector, ObjectMeta, Toleration, nullable, time};
+use crate::object::{Condition, NodeSelector, ObjectMeta, Toleration, time};
 use crate::resource::POD_GROUPS;
 use crate::syntax::quantity::Quantity;
 
 /// The largest number of consumers in `reservedFor` of a claim.
 pub const MAX_CONSUMERS: usize = 256;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct ResourceClaimStatus {
     /// What is allocated; absent while nothing is.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationResult>,
     /// The pods, or PodGroups, that may use the claim, at most [`MAX_CONSUMERS`].
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub reserved_for: Vec<ResourceClaimConsumerReference>,
     /// What the drivers report about the allocated devices.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<AllocatedDeviceStatus>,
 }
 
 /// What is allocated to a claim.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct AllocationResult {
-    #[serde(deserialize_with = "nullable")]
     pub devices: DeviceAllocationResult,
     /// The nodes on which the devices can be used; absent for all.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<NodeSelector>,
     #[serde(with = "time", skip_serializing_if = "Option::is_none")]
     pub allocation_timestamp: Option<Timestamp>,
 }
 
 /// The devices of a claim and their configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct DeviceAllocationResult {
     /// The devices, in the order of the requests.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<DeviceRequestAllocationResult>,
     /// The configuration of the classes, then that of the claim.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<DeviceAllocationConfiguration>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct DeviceRequestAllocationResult {
     /// The request, or `REQUEST/SUBREQUEST` for the alternative that was used.
-    #[serde(deserialize_with = "nullable")]
     pub request: String,
-    #[serde(deserialize_with = "nullable")]
     pub driver: String,
-    #[serde(deserialize_with = "nullable")]
     pub pool: String,
-    #[serde(deserialize_with = "nullable")]
     pub device: String,
     /// Whether the device is used for administration: it is free for others.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_access: Option<bool>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<Toleration>,
     /// The conditions of the device that must be true before the pod is bound.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub binding_conditions: Vec<String>,
     /// The conditions that end the attempt to bind the pod if one of them is true.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub binding_failure_conditions: Vec<String>,
     /// Names this share of a device that several requests share.
-    #[serde(rename = "shareID", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "shareID")]
     pub share_id: Option<String>,
     /// What this share takes of the capacities.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub consumed_capacity: BTreeMap<String, Quantity>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct DeviceAllocationConfiguration {
     /// `FromClass` or `FromClaim`.
-    #[serde(deserialize_with = "nullable")]
     pub source: String,
     /// The requests that it is for; empty for all.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub opaque: Option<OpaqueDeviceConfiguration>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct ResourceClaimConsumerReference {
     /// API group; empty for pods.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub api_group: String,
     /// Plural name, such as `pods`.
-    #[serde(deserialize_with = "nullable")]
     pub resource: String,
     /// Name, in the namespace of the claim.
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
-    #[serde(deserialize_with = "nullable")]
     pub uid: String,
 }
 
 /// What a driver reports about an allocated device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct AllocatedDeviceStatus {
-    #[serde(deserialize_with = "nullable")]
     pub driver: String,
-    #[serde(deserialize_with = "nullable")]
     pub pool: String,
-    #[serde(deserialize_with = "nullable")]
     pub device: String,
     /// The share of a device that several requests share.
-    #[serde(rename = "shareID", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "shareID")]
     pub share_id: Option<String>,
     /// Conditions, among them the binding conditions of the device.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Data of the driver, as it was written.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
     /// The network interface that the device is in the pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub network_data: Option<NetworkDeviceData>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct NetworkDeviceData {
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub interface_name: String,
     /// Addresses with prefix lengths.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub ips: Vec<String>,
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub hardware_address: String,
 }
 

@@ -1,53 +1,41 @@
 //! CompositePodGroups: groups of groups, which are placed as one unit.
 
+use berth_api_macros::object_type;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::object::PodGroupConstraints;
 use super::rules::never_preempts;
 use super::{Agreement, GroupKey, GroupKind, GroupRules, PartRules, PodGroup, PodGroupStatus, TopologyLevel};
 use crate::feature_gates::{FeatureGates, VersionChange};
-use crate::object::{NamespacedName, ObjectMeta, nullable};
+use crate::object::{NamespacedName, ObjectMeta};
 
 /// Levels of a hierarchy at most, that of the PodGroups among them.
 const MAX_DEPTH: usize = 4;
 
 /// A CompositePodGroup of `scheduling.k8s.io/v1alpha3`, which is behind the gate `CompositePodGroup`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct CompositePodGroup {
-    #[serde(deserialize_with = "nullable")]
     pub api_version: String,
-    #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
     pub spec: CompositePodGroupSpec,
-    #[serde(deserialize_with = "nullable")]
     pub status: PodGroupStatus,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct CompositePodGroupSpec {
     /// The CompositePodGroup that it belongs to; none: it is the root of its hierarchy.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_composite_pod_group_name: Option<String>,
     /// How its groups are placed.
-    #[serde(deserialize_with = "nullable")]
     pub scheduling_policy: CompositePolicy,
     /// Constraints on the nodes of all its groups.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_constraints: Option<PodGroupConstraints>,
     /// The class that admission took the priority from.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
     /// The priority of all pods of the hierarchy.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// `Never` if no pod is preempted for the group (with the gate `PodGroupPreemptionPolicy`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
 }
 
@@ -71,23 +59,18 @@ impl CompositePodGroup {
 }
 
 /// `spec.schedulingPolicy` of a CompositePodGroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct CompositePolicy {
     /// Each group is placed by itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub basic: Option<Value>,
     /// All or nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gang: Option<CompositeGangPolicy>,
 }
 
 /// `spec.schedulingPolicy.gang` of a CompositePodGroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct CompositeGangPolicy {
     /// The required number of groups.
-    #[serde(deserialize_with = "nullable")]
     pub min_group_count: u32,
 }
 
@@ -96,7 +79,6 @@ pub struct CompositeGangPolicy {
 pub struct Hierarchies {
     /// By PodGroup, the group that its pods are placed with: that of the root of its hierarchy.
     pub roots: BTreeMap<GroupKey, GroupKey>,
-    /// The rules of these groups.
     pub rules: BTreeMap<GroupKey, GroupRules>,
 }
 

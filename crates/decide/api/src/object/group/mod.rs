@@ -82,7 +82,6 @@ pub enum GroupKind {
     Scheduling,
     /// The label [`POD_GROUP_LABEL`].
     Coscheduling,
-    /// The annotation [`GROUP_ANNOTATION`].
     Annotation,
     /// A CompositePodGroup of [`SCHEDULING_GROUP`], to which the PodGroup of the pod belongs.
     Composite,
@@ -92,33 +91,25 @@ pub enum GroupKind {
     Owner(GroupOwner),
 }
 
-/// A kind of controllers whose pods may be a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum GroupOwner {
-    /// Also of a Deployment.
-    ReplicaSet,
-    /// Its pods are a group if it creates them in parallel.
-    StatefulSet,
-    /// `replicas`, as a ReplicaSet.
-    ReplicationController,
-    /// `parallelism`, or the completions that are missing.
-    Job,
+berth_api::named! {
+    /// A kind of controllers whose pods may be a group.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub enum GroupOwner(name) {
+        /// Also of a Deployment.
+        ReplicaSet = "ReplicaSet",
+        /// Its pods are a group if it creates them in parallel.
+        StatefulSet = "StatefulSet",
+        /// `replicas`, as a ReplicaSet.
+        ReplicationController = "ReplicationController",
+        /// `parallelism`, or the completions that are missing.
+        Job = "Job",
+    }
 }
 
 impl GroupOwner {
     const ALL: [GroupOwner; 4] =
         [GroupOwner::ReplicaSet, GroupOwner::StatefulSet, GroupOwner::ReplicationController, GroupOwner::Job];
-
-    /// `kind`.
-    pub fn name(self) -> &'static str {
-        match self {
-            GroupOwner::ReplicaSet => "ReplicaSet",
-            GroupOwner::StatefulSet => "StatefulSet",
-            GroupOwner::ReplicationController => "ReplicationController",
-            GroupOwner::Job => "Job",
-        }
-    }
 }
 
 /// How many pods a ReplicaSet, a ReplicationController or a StatefulSet has at one time. A StatefulSet that creates a pod when the one

@@ -1,6 +1,6 @@
 //! The PodGroups of both API groups.
 
-use serde::{Deserialize, Serialize};
+use berth_api_macros::object_type;
 use serde_json::Value;
 
 use super::rules::never_preempts;
@@ -8,147 +8,107 @@ use super::{
     Agreement, COSCHEDULING_GROUP, GROUPED_BY_WORKLOAD, GroupKey, GroupKind, GroupRules, TopologyLevel,
 };
 use crate::feature_gates::{FeatureGates, VersionChange};
-use crate::object::{Condition, ObjectMeta, PodResourceClaim, PodResourceClaimStatus, nullable};
+use crate::object::{Condition, ObjectMeta, PodResourceClaim, PodResourceClaimStatus};
 use crate::resource::group_of;
 
 /// A PodGroup of either API group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct PodGroup {
-    #[serde(deserialize_with = "nullable")]
     pub api_version: String,
-    #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
     /// The controller whose pods are the group, if this is the template of a [`GroupWorkload`].
     #[serde(skip)]
     pub controller: Option<ControllerReference>,
-    #[serde(deserialize_with = "nullable")]
     pub spec: PodGroupSpec,
-    #[serde(deserialize_with = "nullable")]
     pub status: PodGroupStatus,
 }
 
 /// `spec` of a PodGroup: the fields of both API groups.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct PodGroupSpec {
     /// How the members are placed (`scheduling.k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_policy: Option<PodGroupPolicy>,
     /// Constraints on their nodes (`scheduling.k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_constraints: Option<PodGroupConstraints>,
     /// The claims of devices that the members share (`scheduling.k8s.io`).
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub resource_claims: Vec<PodResourceClaim>,
     /// The CompositePodGroup that it belongs to (`scheduling.k8s.io`, with the gate `CompositePodGroup`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_composite_pod_group_name: Option<String>,
     /// `Never` if no pod is preempted for the group (`scheduling.k8s.io`, with the gate `PodGroupPreemptionPolicy`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
     /// What is disrupted at once (`scheduling.k8s.io`): `Pod` or `PodGroup` in v1alpha2, `single` or `all` in later versions.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption_mode: Option<Value>,
     /// The class that admission took the priority from (`scheduling.k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
     /// The priority of the group (`scheduling.k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// The required number of members (`scheduling.x-k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_member: Option<u32>,
     /// Seconds that members wait for others (`scheduling.x-k8s.io`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_timeout_seconds: Option<u32>,
 }
 
 /// `spec.schedulingPolicy` of a PodGroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct PodGroupPolicy {
     /// Each pod is placed by itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub basic: Option<Value>,
     /// All or nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangPolicy>,
 }
 
 /// `spec.schedulingPolicy.gang` of a PodGroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct GangPolicy {
     /// The required number of members.
-    #[serde(deserialize_with = "nullable")]
     pub min_count: u32,
 }
 
 /// `spec.schedulingConstraints` of a PodGroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct PodGroupConstraints {
     /// At most one is allowed.
-    #[serde(deserialize_with = "nullable")]
     pub topology: Vec<TopologyConstraint>,
 }
 
 /// A topology whose domain the members share.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct TopologyConstraint {
-    #[serde(deserialize_with = "nullable")]
     pub key: String,
 }
 
 /// `status` of a PodGroup: the fields of both API groups.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct PodGroupStatus {
     /// Conditions (`scheduling.k8s.io`).
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The phase (`scheduling.x-k8s.io`).
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub phase: String,
     /// The claims that were made for entries of `spec.resourceClaims` (`scheduling.k8s.io`).
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
 }
 
 /// A Workload of `scheduling.k8s.io`: templates of PodGroups, and the controller that they are for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct GroupWorkload {
-    #[serde(deserialize_with = "nullable")]
     pub api_version: String,
-    #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
     pub spec: GroupWorkloadSpec,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type]
 pub struct GroupWorkloadSpec {
     /// The object whose pods are grouped.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub controller_ref: Option<ControllerReference>,
     /// What the PodGroups are created from.
-    #[serde(deserialize_with = "nullable")]
     pub pod_group_templates: Vec<PodGroupSpec>,
 }
 
 /// `spec.controllerRef` of a Workload.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq)]
 pub struct ControllerReference {
-    #[serde(deserialize_with = "nullable")]
     pub api_group: String,
-    #[serde(deserialize_with = "nullable")]
     pub kind: String,
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
 }
 

@@ -49,13 +49,10 @@ pub struct Agreement {
 /// What a pod has that the pods of a group agree in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgreeingPod<'a> {
-    /// Its name.
     pub name: &'a str,
     /// `spec.schedulerName`.
     pub scheduler_name: &'a str,
-    /// Its own priority.
     pub priority: i32,
-    /// Its own preemption policy.
     pub preemption_policy: &'a str,
 }
 
@@ -278,7 +275,6 @@ pub struct GroupPart {
     /// Its members without a node, by their index.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<usize>,
-    /// Its groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<GroupPart>,
     /// How many of these members, or of these groups, have to be placed at least: besides those that run.

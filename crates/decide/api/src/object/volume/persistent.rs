@@ -1,12 +1,12 @@
 //! Persistent volumes and claims.
 
-use serde::{Deserialize, Serialize};
+use berth_api_macros::object_type;
 
 use super::disk::{
     AwsElasticBlockStore, AzureDisk, AzureFile, Cinder, CsiVolume, GcePersistentDisk, InTreeDisks,
     PortworxVolume, VsphereVolume,
 };
-use crate::object::{LabelSelector, NodeSelector, ObjectMeta, ResourceList, nullable};
+use crate::object::{LabelSelector, NodeSelector, ObjectMeta, ResourceList};
 use crate::syntax::quantity::Quantity;
 
 /// The annotation with the storage class, from before `storageClassName`; it wins over the field.
@@ -24,14 +24,10 @@ pub const BOUND_BY_CONTROLLER_ANNOTATION: &str = "pv.kubernetes.io/bound-by-cont
 /// The resource that a volume has and a claim requests.
 pub const STORAGE: &str = "storage";
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PersistentVolume {
-    #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
     pub spec: PersistentVolumeSpec,
-    #[serde(deserialize_with = "nullable")]
     pub status: PersistentVolumeStatus,
 }
 
@@ -46,44 +42,28 @@ impl PersistentVolume {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PersistentVolumeSpec {
     /// Its size, as the resource [`STORAGE`].
-    #[serde(deserialize_with = "nullable")]
     pub capacity: ResourceList,
     /// `ReadWriteOnce`, `ReadOnlyMany`, `ReadWriteMany` or `ReadWriteOncePod`.
-    #[serde(deserialize_with = "nullable")]
     pub access_modes: Vec<String>,
     /// The claim that it belongs to or is reserved for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub claim_ref: Option<ClaimReference>,
     /// Name of its storage class; empty for none.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub storage_class_name: String,
     /// `Filesystem` (also when absent) or `Block`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_mode: Option<String>,
     /// The nodes that can use it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity: Option<VolumeNodeAffinity>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_attributes_class_name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub csi: Option<CsiVolume>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub aws_elastic_block_store: Option<AwsElasticBlockStore>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gce_persistent_disk: Option<GcePersistentDisk>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_disk: Option<AzureDisk>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_file: Option<AzureFile>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cinder: Option<Cinder>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub vsphere_volume: Option<VsphereVolume>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub portworx_volume: Option<PortworxVolume>,
 }
 
@@ -102,42 +82,30 @@ impl PersistentVolumeSpec {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct ClaimReference {
-    #[serde(deserialize_with = "nullable")]
     pub namespace: String,
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// Unique identifier; empty while the volume is only reserved for a claim of that name.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub uid: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct VolumeNodeAffinity {
     /// The nodes that can use the volume.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub required: Option<NodeSelector>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PersistentVolumeStatus {
     /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub phase: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PersistentVolumeClaim {
-    #[serde(deserialize_with = "nullable")]
     pub metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable")]
     pub spec: PersistentVolumeClaimSpec,
-    #[serde(deserialize_with = "nullable")]
     pub status: PersistentVolumeClaimStatus,
 }
 
@@ -154,42 +122,28 @@ impl PersistentVolumeClaim {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PersistentVolumeClaimSpec {
-    /// The access modes that the volume must have.
-    #[serde(deserialize_with = "nullable")]
     pub access_modes: Vec<String>,
-    /// Labels that the volume must have.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
     /// The size requested, as the resource [`STORAGE`].
-    #[serde(deserialize_with = "nullable")]
     pub resources: VolumeResources,
     /// The volume that the claim is bound to or asks for; empty for none.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub volume_name: String,
     /// Name of the storage class. Absent until a default class is known; empty for volumes without a class.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_class_name: Option<String>,
     /// `Filesystem` (also when absent) or `Block`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_mode: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_attributes_class_name: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct VolumeResources {
-    #[serde(deserialize_with = "nullable")]
     pub requests: ResourceList,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct PersistentVolumeClaimStatus {
     /// `Pending`, `Bound` or `Lost`.
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
     pub phase: String,
 }

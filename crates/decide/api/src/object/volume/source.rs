@@ -1,5 +1,6 @@
 //! The volumes of a pod.
 
+use berth_api_macros::object_type;
 use serde::{Deserialize, Serialize};
 
 use super::disk::{
@@ -7,47 +8,29 @@ use super::disk::{
     InTreeDisks, Iscsi, PortworxVolume, Rbd, VsphereVolume,
 };
 use super::persistent::PersistentVolumeClaimSpec;
-use crate::object::nullable;
 
 /// A volume of a pod, as far as placement depends on it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct Volume {
-    #[serde(deserialize_with = "nullable")]
     pub name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<ClaimVolume>,
     /// A claim that is created for the pod, named after the pod and the volume.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ephemeral: Option<EphemeralVolume>,
     /// A CSI volume without a claim.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub csi: Option<CsiVolume>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub aws_elastic_block_store: Option<AwsElasticBlockStore>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gce_persistent_disk: Option<GcePersistentDisk>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_disk: Option<AzureDisk>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_file: Option<AzureFile>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cinder: Option<Cinder>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub vsphere_volume: Option<VsphereVolume>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub portworx_volume: Option<PortworxVolume>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub iscsi: Option<Iscsi>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rbd: Option<Rbd>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageVolume>,
     /// A directory that exists as long as the pod is on its node.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub empty_dir: Option<LocalVolume>,
     /// A directory of the node.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub host_path: Option<LocalVolume>,
 }
 
@@ -56,7 +39,6 @@ pub struct Volume {
 pub struct LocalVolume {}
 
 impl Volume {
-    /// A volume with a claim.
     pub fn of_claim(name: &str, claim_name: &str) -> Volume {
         let claim = ClaimVolume { claim_name: claim_name.to_owned() };
         Volume { name: name.to_owned(), persistent_volume_claim: Some(claim), ..Volume::default() }
@@ -95,24 +77,18 @@ impl Volume {
 }
 
 /// A reference to a claim in the pod's namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct ClaimVolume {
-    #[serde(deserialize_with = "nullable")]
     pub claim_name: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct EphemeralVolume {
     /// The claim that is created for the pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_claim_template: Option<VolumeClaimTemplate>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[object_type(Eq, Hash)]
 pub struct VolumeClaimTemplate {
-    #[serde(deserialize_with = "nullable")]
     pub spec: PersistentVolumeClaimSpec,
 }

@@ -82,7 +82,6 @@ impl PlacementScorer {
         usage
     }
 
-    /// What some of the pods request.
     pub(crate) fn requests(&self, pods: impl Iterator<Item = usize>) -> Amounts {
         let mut sums: Amounts = self.resources.iter().map(|_| 0).collect();
         for pod in pods {

@@ -131,7 +131,6 @@ enum Obstacle {
     Nothing,
     /// One of these has to leave at least; none of them would help.
     OneOf(Vec<usize>),
-    /// All of these, or all of those.
     AllOf(Vec<Vec<usize>>),
 }
 

@@ -135,7 +135,6 @@ impl Devices {
         names.into_iter().filter_map(|name| self.pools.get_key_value(name))
     }
 
-    /// A device, with the slice that has it.
     pub(crate) fn device(
         &self,
         pool: &PoolName,

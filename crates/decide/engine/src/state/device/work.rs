@@ -115,7 +115,6 @@ impl DeviceWork {
         self.0.was_cut.store(was_cut, Ordering::Relaxed);
     }
 
-    /// The reason that was kept.
     pub(crate) fn kept_reason<R: Any + PartialEq + Send + Sync>(
         &self,
         rules: &Arc<R>,

@@ -171,7 +171,6 @@ impl RuleAt {
         }
     }
 
-    /// The term of required anti-affinity that it is.
     pub(crate) fn anti_affinity(self, rule_set: &RuleSet) -> Option<&RequiredTerm> {
         match self {
             RuleAt::AntiAffinity(i) => rule_set.required_anti_affinity.get(i as usize),

@@ -48,7 +48,6 @@ pub(crate) struct Volumes {
     claims_of_volume: HashMap<Box<str>, BTreeSet<ClaimKey>>,
     /// Pods on nodes that exist.
     pods_of_claim: HashMap<ClaimKey, SmallVec<[PodId; 1]>>,
-    /// The pods with volumes, of nodes that have any.
     pods_on_node: FxHashMap<NodeId, Vec<PodId>>,
     /// Pods with inline in-tree disks, on nodes that exist.
     n_in_tree_pods: usize,

@@ -47,10 +47,8 @@ pub trait Lookup {
     /// The fact is not known.
     type Error;
 
-    /// The uid of a node.
     fn node_uid(&self, node: &str) -> Result<String, Self::Error>;
 
-    /// Whether a pod is bound to a node.
     fn is_bound(&self, namespace: &str, pod: &str, node: &str) -> Result<bool, Self::Error>;
 }
 

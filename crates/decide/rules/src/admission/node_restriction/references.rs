@@ -6,29 +6,17 @@ use serde_json::Value;
 
 use super::{items, text};
 
-/// A kind of object to which pods refer, in the order in which NodeRestriction reports them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Referent {
-    ServiceAccount,
-    Secret,
-    ConfigMap,
-    /// A bundle of trusted certificates.
-    ClusterTrustBundle,
-    PersistentVolumeClaim,
-    ResourceClaim,
-}
-
-impl Referent {
-    /// As NodeRestriction names it.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Referent::ServiceAccount => "a service account",
-            Referent::Secret => "secrets",
-            Referent::ConfigMap => "configmaps",
-            Referent::ClusterTrustBundle => "clustertrustbundles",
-            Referent::PersistentVolumeClaim => "persistentvolumeclaims",
-            Referent::ResourceClaim => "resourceclaims",
-        }
+berth_api::named! {
+    /// A kind of object to which pods refer, in the order in which NodeRestriction reports them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Referent(as_str) {
+        ServiceAccount = "a service account",
+        Secret = "secrets",
+        ConfigMap = "configmaps",
+        /// A bundle of trusted certificates.
+        ClusterTrustBundle = "clustertrustbundles",
+        PersistentVolumeClaim = "persistentvolumeclaims",
+        ResourceClaim = "resourceclaims",
     }
 }
 

@@ -12,7 +12,6 @@ use super::collect::{PodClasses, Workloads};
 const MAX_NAMED: usize = 10;
 pub(super) struct Taints {
     pub all: Vec<TaintedNodes>,
-    /// The taints of each node.
     pub of_node: Vec<Vec<usize>>,
 }
 

@@ -27,7 +27,6 @@ pub enum BenchError {
     Runtime(#[from] RuntimeError),
     #[error("interrupted")]
     Interrupted,
-    /// The program of the components does not exist.
     #[error(
         "{}: no such file: build it with `cargo build --release`, or set BERTH_BIN to the path of berth",
         .0.display()
@@ -42,13 +41,8 @@ pub enum BenchError {
     Call(#[from] CallError),
     #[error(transparent)]
     List(#[from] ListError),
-    /// A condition was not met in time.
     #[error("timed out after {seconds} s waiting until {what}")]
-    Timeout {
-        /// The condition.
-        what: String,
-        seconds: u64,
-    },
+    Timeout { what: String, seconds: u64 },
     #[error("{0}")]
     Other(String),
 }

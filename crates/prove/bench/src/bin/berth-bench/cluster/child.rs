@@ -12,7 +12,6 @@ use berth_client::connect::Options;
 
 use crate::error::BenchError;
 
-/// A child process `berth`.
 pub struct Server {
     child: Child,
 }

@@ -37,7 +37,6 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Starts one.
     pub fn start(bind: &Bind, kubeconfig: &Path) -> Result<Scheduler, BenchError> {
         // The port is free again when the listener is dropped.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
