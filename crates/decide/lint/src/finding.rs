@@ -1,5 +1,7 @@
 //! Findings.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::rule::RuleInfo;
@@ -41,11 +43,13 @@ pub(crate) struct Findings {
     rule: &'static [RuleInfo],
     work: Work,
     pub(crate) all: Vec<Found>,
+    /// Which objects are exempt from a finding: annotations can be large.
+    exempt: HashMap<(usize, &'static str), bool>,
 }
 
 impl Findings {
     pub(crate) fn new(rule: &'static [RuleInfo], work: Work) -> Findings {
-        Findings { rule, work, all: Vec::new() }
+        Findings { rule, work, all: Vec::new(), exempt: HashMap::new() }
     }
 
     /// Adds the finding of a rule that has one, with its severity and fix. `path` is that in the whole object.
@@ -93,7 +97,8 @@ impl Findings {
             place: object.source.clone(),
         };
         let position = (object.order, rule, path);
-        let counts = !object.is_exempt(info) && !self.work.is_spent();
+        let is_exempt = self.exempt.entry((object.order, rule)).or_insert_with(|| object.is_exempt(info));
+        let counts = !*is_exempt && !self.work.is_spent();
         self.all.push(Found { position, counts, finding });
         &mut self.all.last_mut().expect("a finding was just added").finding
     }

@@ -38,7 +38,7 @@ pub struct Objection {
 pub type Review<'a> = dyn Fn(&Pod) -> Vec<Objection> + 'a;
 
 /// Steps of a comparison of two sets, besides those of their sizes.
-const RELATION_STEPS: usize = 20;
+const RELATION_STEPS: usize = 60;
 
 /// The objects to lint, parsed once, and the cluster around them.
 pub struct LintInput<'a> {
@@ -257,7 +257,7 @@ impl<'a> LintInput<'a> {
 
     /// How two sets relate; that they overlap, if the rule has no more steps of work.
     pub(crate) fn relation(&self, a: &PodSet, b: &PodSet) -> SetRelation {
-        if self.work.spend(RELATION_STEPS + a.comparison_steps(b)) {
+        if self.work.spend(RELATION_STEPS + a.comparison_steps(b, &self.namespaces)) {
             a.relation(b, &self.namespaces)
         } else {
             SetRelation::Overlaps

@@ -41,7 +41,7 @@ use table::checks;
 
 /// Steps of work of a rule, and of all rules together: some seconds.
 const RULE_STEPS: u64 = 50_000_000;
-const ALL_STEPS: u64 = 150_000_000;
+const ALL_STEPS: u64 = 100_000_000;
 
 #[derive(Clone, Debug, Default)]
 pub struct LintReport {
@@ -81,7 +81,11 @@ pub fn lint_within(
             let first =
                 first.map(|first| format!(" from {} {}/{} on", first.kind, first.namespace, first.name));
             let first = first.unwrap_or_default();
-            incomplete.push(format!("{name} was not applied{first}: more than {steps} steps of work"));
+            let why = match steps {
+                0 => "the rules before it took all steps of work".to_owned(),
+                _ => format!("more than {steps} steps of work"),
+            };
+            incomplete.push(format!("{name} was not applied{first}: {why}"));
         }
         all.extend(findings.all);
     }

@@ -113,19 +113,15 @@ impl Population {
         if !self.work.spend(1 + set.selector.requirements().len() + set.namespaces.names.len()) {
             return false;
         }
-        if group.unknown.is_empty() {
-            return set.contains(&group.namespace, &group.labels, &self.namespaces);
-        }
         // A value that stands for another unknown one is compared: workloads have different ones.
-        let is_known = |requirement: &&Requirement| {
-            !group.unknown.contains(&requirement.key()) || is_unknown_value(requirement)
+        let labels = |requirement: &Requirement| {
+            let key = requirement.key();
+            let is_unknown = group.unknown.contains(&key) && !is_unknown_value(requirement);
+            is_unknown || requirement.matches(group.labels.get(key).map(String::as_str))
         };
-        let selector = match &set.selector {
-            Selector::Nothing => Selector::Nothing,
-            Selector::All(all) => Selector::All(all.iter().filter(is_known).cloned().collect()),
-        };
-        let set = PodSet { namespaces: set.namespaces.clone(), selector };
-        set.contains(&group.namespace, &group.labels, &self.namespaces)
+        set.selector != Selector::Nothing
+            && set.selector.requirements().iter().all(labels)
+            && set.namespaces_contain(&group.namespace, &self.namespaces)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::subject::{PodAdmission, Subject};
 const REVISION: &str = "pod-template-hash";
 /// Steps of work to place a pod, and to read a rule of it.
 const PLACEMENT_STEPS: usize = 8;
-const ENTRY_STEPS: usize = 20;
+const ENTRY_STEPS: usize = 100;
 
 /// How a simulated update ends.
 pub(crate) enum Trial {

@@ -7,6 +7,9 @@ use super::relation::satisfiable;
 use super::{NamespaceScope, Requirement, Selector, SetRelation};
 use berth_api::object::{Namespace, StringMap};
 
+/// Steps of a comparison of namespaces by their labels, besides those of its sizes.
+const NAMESPACES_STEPS: usize = 100;
+
 /// The pods of some namespaces with some labels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodSet {
@@ -25,17 +28,32 @@ impl PodSet {
         !self.selector.is_satisfiable() || !known.meet(&self.namespaces, &NamespaceScope::all())
     }
 
-    /// Steps that a comparison with another set costs: names and values are looked up, requirements compared with each other.
-    pub fn comparison_steps(&self, other: &PodSet) -> usize {
-        let size = |set: &PodSet| set.namespaces.names.len() + set.selector.n_values();
+    /// Steps that a comparison with another set costs: names and values are looked up, requirements compared with each other, and
+    /// selectors of namespaces with the labels of each one.
+    pub fn comparison_steps(&self, other: &PodSet, known: &KnownNamespaces) -> usize {
+        let size = |set: &PodSet| {
+            let NamespaceScope { names, selector } = &set.namespaces;
+            names.len() + selector.n_values() + set.selector.n_values()
+        };
         let pairs = |a: &Selector, b: &Selector| (a.requirements().len() + 1) * (b.requirements().len() + 1);
-        let (own, others) = (&self.namespaces.selector, &other.namespaces.selector);
-        size(self) + size(other) + pairs(&self.selector, &other.selector) + pairs(own, others)
+        let of_namespaces = match (&self.namespaces.selector, &other.namespaces.selector) {
+            (Selector::Nothing, Selector::Nothing) => 0,
+            (own, others) => {
+                let per_namespace =
+                    size(self) + size(other) + own.requirements().len() + others.requirements().len();
+                NAMESPACES_STEPS + pairs(own, others) + known.labels.len().saturating_mul(2 + per_namespace)
+            }
+        };
+        size(self) + size(other) + pairs(&self.selector, &other.selector) + of_namespaces
     }
 
     pub fn contains(&self, namespace: &str, labels: &StringMap, known: &KnownNamespaces) -> bool {
         self.selector.matches(|key| labels.get(key).map(String::as_str))
-            && is_in(&self.namespaces, namespace, known.labels.get(namespace))
+            && self.namespaces_contain(namespace, known)
+    }
+
+    pub fn namespaces_contain(&self, namespace: &str, known: &KnownNamespaces) -> bool {
+        is_in(&self.namespaces, namespace, known.labels.get(namespace))
     }
 
     /// How it relates to another set. An empty set is disjoint from all sets.

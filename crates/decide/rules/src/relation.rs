@@ -4,9 +4,11 @@
 //! enough to try each listed value, integers next to the bounds, one other text, and no label.
 
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 
 use serde::Serialize;
 
+use super::selector::contains;
 use super::{Requirement, Selector};
 use berth_api::object::StringMap;
 
@@ -81,6 +83,9 @@ impl Selector {
     /// Whether another selector matches whatever this one does; both can match something.
     pub(super) fn is_within(&self, other: &Selector) -> bool {
         let escapes = |requirement: &Requirement| {
+            if self.requirements().binary_search(requirement).is_ok() {
+                return false;
+            }
             // The requirements on other keys can hold with it.
             let on_key = self.requirements().iter().filter(|other| other.key() == requirement.key());
             let constraints: Vec<_> =
@@ -108,54 +113,99 @@ fn solution(constraints: &[(&Requirement, bool)]) -> Option<StringMap> {
         by_key.entry(constraint.0.key()).or_default().push(constraint);
     }
     for (key, of_key) in by_key {
-        let fits = |value: Option<&str>| of_key.iter().all(|(r, holds)| r.matches(value) == *holds);
-        if fits(None) {
+        let of_key = OfKey::of(&of_key);
+        if of_key.fits(None) {
             continue;
         }
         // A value that is in a list is in the shortest one.
-        let lists = of_key.iter().filter_map(|constraint| match constraint {
-            (Requirement::In(_, values), true) | (Requirement::NotIn(_, values), false) => Some(values),
-            _ => None,
-        });
-        let value = match lists.min_by_key(|values| values.len()) {
-            Some(values) => values.iter().find(|value| fits(Some(value))).cloned(),
-            None => values(of_key.iter().map(|(r, _)| *r)).into_iter().find(|value| fits(Some(value))),
+        let value = match of_key.lists.iter().min_by_key(|values| values.len()) {
+            Some(values) => values.iter().find(|value| of_key.fits(Some(value))).cloned(),
+            None => of_key.values().into_iter().find(|value| of_key.fits(Some(value))),
         };
         labels.insert(key.to_owned(), value?);
     }
     Some(labels)
 }
 
-/// One value of each kind that requirements on one key distinguish.
-fn values<'a>(requirements: impl Iterator<Item = &'a Requirement>) -> Vec<String> {
-    let (mut listed, mut integers) = (Vec::new(), Vec::new());
-    for requirement in requirements {
-        match requirement {
-            Requirement::In(_, values) | Requirement::NotIn(_, values) => {
-                listed.extend(values.iter().cloned())
-            }
-            Requirement::Gt(_, bound) | Requirement::Lt(_, bound) => {
-                integers.extend([bound.saturating_sub(1), *bound, bound.saturating_add(1)]);
-            }
-            Requirement::Exists(_) | Requirement::DoesNotExist(_) => {}
-            // Selectors of pods do not compare versions.
-            Requirement::VersionGt(..) | Requirement::VersionLt(..) => {}
-        }
-    }
-    // A label value starts with a letter or a digit, so that it is no negative integer. The same integer can be written
-    // with more zeros, if the short form is listed.
-    let written = integers.iter().filter(|n| **n >= 0).map(|n| unlisted(n.to_string(), "0", &listed));
-    let written: Vec<_> = written.collect();
-    let other = unlisted("x".to_owned(), "x", &listed);
-    listed.extend(written.into_iter().chain([other]));
-    listed
+/// What is asked of one key, without what other requirements imply: a value is compared with few of them.
+#[derive(Default)]
+struct OfKey<'a> {
+    /// The value is in each of them.
+    lists: Vec<&'a [String]>,
+    /// The value is none of these, which are sorted.
+    excluded: Vec<&'a str>,
+    /// One of each operator that is to hold, and of each that is not to.
+    others: Vec<(&'a Requirement, bool)>,
 }
 
-fn unlisted(mut value: String, prefix: &str, listed: &[String]) -> String {
-    while listed.contains(&value) {
-        value.insert_str(0, prefix);
+impl<'a> OfKey<'a> {
+    fn of(constraints: &[&(&'a Requirement, bool)]) -> OfKey<'a> {
+        let mut of_key = OfKey::default();
+        for &&(requirement, holds) in constraints {
+            match requirement {
+                Requirement::In(_, values) | Requirement::NotIn(_, values) => {
+                    if matches!(requirement, Requirement::In(..)) == holds {
+                        of_key.lists.push(values);
+                    } else {
+                        of_key.excluded.extend(values.iter().map(String::as_str));
+                    }
+                }
+                _ => of_key.add(requirement, holds),
+            }
+        }
+        of_key.excluded.sort();
+        of_key
     }
-    value
+
+    fn add(&mut self, requirement: &'a Requirement, holds: bool) {
+        use Requirement::{Gt, Lt, VersionGt, VersionLt};
+        let is_like = |known: &&mut (&Requirement, bool)| {
+            discriminant(known.0) == discriminant(requirement) && known.1 == holds
+        };
+        match (requirement, self.others.iter_mut().find(is_like)) {
+            (VersionGt(..) | VersionLt(..), _) | (_, None) => self.others.push((requirement, holds)),
+            (_, Some((known, _))) => {
+                let is_stricter = match (requirement, &**known) {
+                    (Gt(_, bound), Gt(_, other)) => (bound > other) == holds,
+                    (Lt(_, bound), Lt(_, other)) => (bound < other) == holds,
+                    _ => false,
+                };
+                if is_stricter {
+                    *known = requirement;
+                }
+            }
+        }
+    }
+
+    fn fits(&self, value: Option<&str>) -> bool {
+        let is_listed = |list: &&[String]| value.is_some_and(|value| contains(list, value));
+        let is_excluded = |value: &str| self.excluded.binary_search(&value).is_ok();
+        self.lists.iter().all(is_listed)
+            && !value.is_some_and(is_excluded)
+            && self.others.iter().all(|(requirement, holds)| requirement.matches(value) == *holds)
+    }
+
+    /// One value of each kind that requirements without lists distinguish.
+    fn values(&self) -> Vec<String> {
+        // A label value starts with a letter or a digit, so that it is no negative integer. The same integer can be written
+        // with more zeros, if the short form is excluded.
+        let integers = self.others.iter().flat_map(|(requirement, _)| match requirement {
+            Requirement::Gt(_, bound) | Requirement::Lt(_, bound) => {
+                vec![bound.saturating_sub(1), *bound, bound.saturating_add(1)]
+            }
+            // Selectors of pods do not compare versions.
+            _ => Vec::new(),
+        });
+        let integers = integers.filter(|n| *n >= 0).map(|n| self.not_excluded(n.to_string(), "0"));
+        integers.chain([self.not_excluded("x".to_owned(), "x")]).collect()
+    }
+
+    fn not_excluded(&self, mut value: String, prefix: &str) -> String {
+        while self.excluded.binary_search(&value.as_str()).is_ok() {
+            value.insert_str(0, prefix);
+        }
+        value
+    }
 }
 
 #[cfg(test)]
@@ -185,6 +235,20 @@ mod tests {
             }
         };
         Selector::new(text.split_whitespace().map(requirement).collect())
+    }
+
+    #[test]
+    fn each_value_was_compared_with_every_requirement_on_its_key() {
+        let words: Vec<_> = (0..1000).map(|i| format!("a>{i} a<{} a!={i}", 2000 - i)).collect();
+        let (many, few) = (selector(&words.join(" ")), selector("a>999 a<1001"));
+        let holding = many.holding();
+        let of_key = OfKey::of(&holding.iter().collect::<Vec<_>>());
+        assert_eq!((of_key.others.len(), of_key.excluded.len(), of_key.values().len()), (2, 1000, 7));
+        assert_eq!(many.relation(&few), Equal);
+        assert_eq!(
+            few.common_labels(&many),
+            Some([("a".to_owned(), "1000".to_owned())].into_iter().collect())
+        );
     }
 
     #[test]

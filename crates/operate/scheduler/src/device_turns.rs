@@ -1,7 +1,7 @@
 //! Decisions about devices that take long. Each pod waits for its turn, in the order of priority; others are decided meanwhile.
 //!
 //! The first decision of a pod has a small budget. A pod whose decision is cut waits, marked; its next decisions have a larger
-//! budget, one at a time, and a part of the time. They continue with the nodes that are left, and with what selectors have been evaluated.
+//! budget, one at a time, and a part of the time, whether they are cut or not. They continue with the nodes that are left, and with what selectors have been evaluated.
 
 use std::time::Duration;
 
@@ -13,7 +13,9 @@ pub(crate) const FIRST: u64 = 2_000_000;
 const LEAST: u64 = 20_000;
 /// Steps of the decision of a pod that waited for its turn: about 0.2 s.
 const IN_TURN: u64 = 15_000_000;
-/// After a decision that is cut, there is no similar one for this many times as long.
+/// Steps of a decision that others need not wait for: about 2 ms.
+const FEW: u64 = 200_000;
+/// After a decision with more steps, there is no similar one for this many times as long.
 const PAUSE: u32 = 4;
 /// Pauses that first decisions may run up.
 const MAX_PAUSE: Duration = Duration::from_millis(400);
@@ -41,8 +43,11 @@ impl DeviceTurns {
         }
     }
 
-    /// A decision that began at `began` was cut.
-    pub(crate) fn cut(&mut self, waited: bool, began: Instant, now: Instant) {
+    /// A decision that began at `began` took so many steps, with what it caused.
+    pub(crate) fn took(&mut self, waited: bool, steps: u64, began: Instant, now: Instant) {
+        if steps <= FEW {
+            return;
+        }
         let pause = now.saturating_duration_since(began) * PAUSE;
         let end = if waited { &mut self.next } else { &mut self.first };
         *end = Some(end.filter(|end| *end > now).unwrap_or(now) + pause);
@@ -61,7 +66,7 @@ mod tests {
             let Ok(steps) = turns.steps(waits, now) else { continue };
             let began = now;
             now += Duration::from_micros(steps * ms_per_million_steps / 1000);
-            turns.cut(waits, began, now);
+            turns.took(waits, steps, began, now);
         }
         now - start
     }
@@ -74,13 +79,15 @@ mod tests {
     }
 
     #[test]
-    fn the_next_turn_comes_after_a_pause() {
+    fn decisions_that_were_not_cut_made_no_pause() {
         let now = Instant::now();
         let mut turns = DeviceTurns::default();
-        turns.cut(true, now, now + Duration::from_millis(100));
+        turns.took(true, IN_TURN / 2, now, now + Duration::from_millis(100));
         let next = now + Duration::from_millis(500);
         assert_eq!(turns.steps(true, now + Duration::from_millis(100)), Err(next));
         assert_eq!(turns.steps(true, next), Ok(IN_TURN));
         assert_eq!(turns.steps(false, next), Ok(FIRST));
+        turns.took(true, FEW, next, next + Duration::from_millis(100));
+        assert_eq!(turns.steps(true, next + Duration::from_millis(100)), Ok(IN_TURN));
     }
 }

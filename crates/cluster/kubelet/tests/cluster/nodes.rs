@@ -76,8 +76,7 @@ async fn leases_are_created_and_renewed() {
     until("a Lease again", renewed).await;
 }
 
-/// In real time: a heartbeat is written in seconds of the wall clock.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn changes_by_users_stay() {
     let world = World::with_nodes(with_heartbeat(quick(1), SOON, SOON)).await;
     let change = json!({
@@ -86,7 +85,11 @@ async fn changes_by_users_stay() {
     });
     world.patch(&node("node-1"), change).await;
     let heartbeat = |node: &Value| condition(node, "Ready").unwrap()["lastHeartbeatTime"].clone();
-    let before = heartbeat(&world.node("node-1").await);
+    // Heartbeats are in seconds of the wall clock: the last one was earlier.
+    let before = json!("2026-01-01T00:00:00Z");
+    let earlier = json!({"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": before}]}});
+    let status = format!("{}/status", node("node-1"));
+    world.patch_as("application/strategic-merge-patch+json", &status, earlier).await.unwrap();
     let after = world.node_when("node-1", "another heartbeat", |node| heartbeat(node) != before).await;
     assert_eq!(after["metadata"]["labels"]["disk"], "ssd");
     assert_eq!(after["metadata"]["labels"]["topology.kubernetes.io/zone"], "zone-9");
@@ -271,10 +274,13 @@ async fn nodes_wait_for_a_server_that_starts_later() {
     let server = berth_apiserver::ApiServer::start(options.clone()).await.unwrap();
     let config = server.admin_config();
     server.shutdown().await;
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     let kubelet = berth_kubelet::Kubelet::new(config, quick(1)).unwrap();
     let (control, stop) = (kubelet.control(), tokio_util::sync::CancellationToken::new());
     let task = tokio::spawn(kubelet.run(stop.clone()));
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // Its first attempt fails.
+    drop(listener.accept().await.unwrap());
+    drop(listener);
     assert_eq!(control.status().nodes_ready, 0);
     let server = berth_apiserver::ApiServer::start(options).await.unwrap();
     until("the node is ready", async || {

@@ -100,6 +100,7 @@ fn is_nested_in_nodes(input: &LintInput<'_>, inner: &str, outer: &str) -> bool {
     let domains = input.nodes.domains(inner);
     let outer_of = |i: &usize| input.nodes.get(*i).metadata.label(outer);
     !domains.is_empty()
+        && input.work.spend(input.nodes.all().len())
         && domains.values().all(|nodes| {
             outer_of(&nodes[0]).is_some() && nodes.iter().all(|node| outer_of(node) == outer_of(&nodes[0]))
         })

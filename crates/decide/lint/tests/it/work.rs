@@ -193,3 +193,24 @@ fn rules_of_pods_that_are_placed_and_constraints_that_are_compared_count_as_work
         assert!(incomplete.iter().any(|text| text.starts_with(rule)), "{rule}: {incomplete:?}");
     }
 }
+
+#[test]
+fn the_labels_of_namespaces_that_selectors_are_compared_with_count_as_work() {
+    let term = |kind: &str| {
+        format!(
+            "{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{{topologyKey: zone, labelSelector: {{matchLabels: {{a: b}}}},
+               namespaceSelector: {{matchLabels: {{team: {kind}}}}}}}]}}"
+        )
+    };
+    let pod = manifest(&format!("{{{}, {}}}", term("podAffinity"), term("podAntiAffinity")));
+    let namespace = |i: usize| format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: n{i}}}}}");
+    let with_namespaces =
+        |n: usize| (0..n).map(namespace).chain([pod.clone()]).collect::<Vec<_>>().join("\n---\n");
+    let rule = "affinity-conflicts-with-anti-affinity";
+    assert_eq!(
+        within(&with_namespaces(1), rule, 1000, u64::MAX).1.iter().any(|text| text.starts_with(rule)),
+        false
+    );
+    let (_, incomplete) = within(&with_namespaces(500), rule, 1000, u64::MAX);
+    assert!(incomplete.iter().any(|text| text.starts_with(rule)), "{incomplete:?}");
+}

@@ -137,7 +137,7 @@ impl SelectorSets {
             // Sets of which no pod can be in one namespace are disjoint.
             let relation = |i: usize| {
                 let other = distinct[i].0;
-                budget.spend(other.comparison_steps(set)).ok()?;
+                budget.spend(other.comparison_steps(set, &self.namespaces)).ok()?;
                 let relation = other.relation(set, &self.namespaces);
                 (relation != SetRelation::Disjoint).then_some((i, relation))
             };

@@ -62,7 +62,7 @@ impl Scheduler {
         match outcome {
             Outcome::Placed { node, volumes, devices, .. } => self.bind(id, &node, (volumes, devices), now),
             Outcome::Gated { .. } => context.pending.queue.gate(id, now),
-            Outcome::Unschedulable { message, .. } if is_cut => self.wait_for_turn(id, now, message),
+            Outcome::Unschedulable { message, .. } if is_cut => self.wait_for_turn(id, message),
             Outcome::Unschedulable { message, plugins } => {
                 let message = match free_claims(context, &mut self.devices, id) {
                     // As a success of PostFilter: no pods are preempted as well.
@@ -74,7 +74,7 @@ impl Scheduler {
                     }
                 };
                 if context.state.cluster.device_work().is_cut() {
-                    return self.wait_for_turn(id, now, message);
+                    return self.wait_for_turn(id, message);
                 }
                 self.fail(id, FailureReason::Unschedulable, message, plugins);
             }
@@ -161,11 +161,9 @@ impl Scheduler {
     }
 
     /// A decision ended at its budget of work before a node was found: the pod waits for its turn, marked.
-    fn wait_for_turn(&mut self, id: PodId, began: Instant, message: String) {
-        let now = Instant::now();
-        self.device_turns.cut(self.context.pending.queue.waits_for_turn(id), began, now);
+    fn wait_for_turn(&mut self, id: PodId, message: String) {
         self.fail(id, FailureReason::Unschedulable, message, vec![Plugin::DynamicResources]);
-        self.context.pending.queue.wait_for_turn(id, now);
+        self.context.pending.queue.wait_for_turn(id, Instant::now());
     }
 
     /// Moves a pod for which no node was found to the unschedulable pods.

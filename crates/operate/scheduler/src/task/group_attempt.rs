@@ -87,7 +87,7 @@ impl Scheduler {
             _ => Vec::new(),
         };
         if context.state.cluster.device_work().is_cut() {
-            return self.group_waits_for_turn(entry, ids, now, &(message + &relaxed));
+            return self.group_waits_for_turn(entry, ids, &(message + &relaxed));
         }
         let awaits_victims = self.groups.awaits_victims(context, entry);
         let preempting = match attempt.without_preemption {
@@ -108,18 +108,15 @@ impl Scheduler {
         let held = self.groups.hold_room(context, (entry, &group), &nominated, is_complete);
         message += &held.unwrap_or_default();
         if context.state.cluster.device_work().is_cut() {
-            return self.group_waits_for_turn(entry, ids, now, &message);
+            return self.group_waits_for_turn(entry, ids, &message);
         }
         self.fail_group(entry, ids, FailureReason::Unschedulable, &message, plugins);
     }
 
     /// As [`Scheduler::wait_for_turn`], for a group.
-    fn group_waits_for_turn(&mut self, entry: PodId, ids: &[PodId], began: Instant, message: &str) {
-        let now = Instant::now();
-        let queue = &mut self.context.pending.queue;
-        self.device_turns.cut(queue.waits_for_turn(entry), began, now);
+    fn group_waits_for_turn(&mut self, entry: PodId, ids: &[PodId], message: &str) {
         self.fail_group(entry, ids, FailureReason::Unschedulable, message, vec![Plugin::DynamicResources]);
-        self.context.pending.queue.wait_for_turn(entry, now);
+        self.context.pending.queue.wait_for_turn(entry, Instant::now());
     }
 
     fn bind_group(&mut self, entry: PodId, placed: Vec<PlacedMember>, deadline: Option<Instant>) {

@@ -190,18 +190,22 @@ impl Scheduler {
                 self.metrics.queued("active", "PopFromBackoffQ");
             }
             let (id, now) = (popped.id, Instant::now());
-            match self.device_turns.steps(self.context.pending.queue.waits_for_turn(id), now) {
-                Ok(steps) => self.context.state.cluster.device_work().allow(steps, steps),
+            let waits = self.context.pending.queue.waits_for_turn(id);
+            let work = self.context.state.cluster.device_work().clone();
+            match self.device_turns.steps(waits, now) {
+                Ok(steps) => work.allow(steps, steps),
                 Err(next) => {
                     self.context.pending.queue.postpone(id, next);
                     continue;
                 }
             }
+            let n_before = work.n_spent();
             if self.groups.is_entry(popped.id) {
                 self.decide_group(popped.id);
             } else {
                 self.decide(popped.id);
             }
+            self.device_turns.took(waits, work.n_spent() - n_before, now, Instant::now());
         }
         true
     }

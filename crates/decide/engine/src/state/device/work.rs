@@ -30,6 +30,8 @@ struct Budgets {
     per_decision: AtomicU64,
     shares: AtomicU64,
     decision: AtomicU64,
+    /// The steps that were taken, of all budgets so far.
+    n_spent: AtomicU64,
     is_cut: AtomicBool,
     was_cut: AtomicBool,
     found: Mutex<FoundReasons>,
@@ -63,6 +65,11 @@ impl DeviceWork {
     /// The steps that are left.
     pub fn left(&self) -> u64 {
         self.0.decision.load(Ordering::Relaxed).min(self.0.total.load(Ordering::Relaxed))
+    }
+
+    /// The steps that were taken so far, also with earlier budgets.
+    pub fn n_spent(&self) -> u64 {
+        self.0.n_spent.load(Ordering::Relaxed)
     }
 
     /// Whether something was not looked for since the last decision began, because nothing was left.
@@ -143,6 +150,7 @@ impl DeviceWork {
     }
 
     fn spend(&self, steps: u64) {
+        self.0.n_spent.fetch_add(steps, Ordering::Relaxed);
         for left in [&self.0.total, &self.0.decision] {
             let spend = |left: u64| Some(left.saturating_sub(steps));
             _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend);
