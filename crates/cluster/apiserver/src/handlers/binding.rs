@@ -25,7 +25,8 @@ const BOUND: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"statu
 pub async fn bind(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> ApiResult<Reply> {
     let WriteOptions { dry_run, validation, .. } = WriteOptions::read(request)?;
     let mut binding = decode::object(request, validation, warnings)?;
-    add_topology_labels(api, &text(&binding, "/target/name").to_owned(), &mut binding);
+    let node = text(&binding, "/target/name").to_owned();
+    add_topology_labels(api, &node, &mut binding);
     api.admission.review_sent(request, dry_run, &mut binding, warnings).await?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let pods = &PODS;

@@ -10,7 +10,6 @@ use http::header;
 use serde_json::Value;
 
 use super::convert;
-use super::options::FieldValidation;
 use super::strict_json::{self, Parsed};
 use crate::request::{ApiRequest, ApiResult, Cause, Reason, Status, Verb, note_conversion};
 use crate::strategy::{fields, metadata};
@@ -21,6 +20,15 @@ pub const APPLY: &str = "application/apply-patch+yaml";
 /// Limit of the bytes that YAML aliases of a body repeat.
 const MAX_ALIASED_BYTES: usize = 64 << 10;
 const NO_VERSION: &str = "couldn't get version/kind; json parse error: ";
+
+/// What becomes of unknown and duplicate fields. Unknown ones are dropped in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
 
 /// The object that a request sends, in its stored form; of a subresource, the subresource.
 pub fn object(

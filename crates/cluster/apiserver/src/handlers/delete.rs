@@ -1,21 +1,15 @@
-//! What is special about deletions: collections, preconditions, what is answered.
+//! What is special about deletions: preconditions, what is answered.
 
 use berth_schema::resource::{
     CSI_DRIVERS, CSI_NODES, DEVICE_CLASSES, JOBS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
     POD_TEMPLATES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_QUOTAS, RESOURCE_SLICES,
     Resource, SERVICE_ACCOUNTS, SERVICES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUME_ATTRIBUTES_CLASSES,
 };
-use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::api::Api;
 use super::binding::set_condition;
-use super::object::stored;
-use super::reply::Reply;
-use super::write::{WriteRequest, Written};
-use super::{body, convert, read_options};
 use crate::lifecycle;
-use crate::request::{ApiRequest, ApiResult, DeleteOptions, Reason, RequestInfo, Status};
+use crate::request::{ApiResult, DeleteOptions, RequestInfo, Status};
 use crate::store::Object;
 use crate::strategy::now;
 
@@ -51,39 +45,6 @@ static RETURNED: [&Resource; 17] = [
 /// Whether a deletion answers the object, instead of a status.
 pub fn answers_object(resource: &Resource) -> bool {
     RETURNED.iter().any(|returned| std::ptr::eq(*returned, resource))
-}
-
-/// Answers the deletion of all selected objects.
-///
-/// # Errors
-/// An object may not be deleted. The objects before it are deleted.
-pub async fn delete_collection(
-    api: &Api,
-    request: &ApiRequest,
-    warnings: &mut Vec<String>,
-) -> ApiResult<Reply> {
-    let mut write = WriteRequest::read(request, warnings)?;
-    let info = &request.info;
-    let filter = read_options::filter(&api.store, info, &request.query)?;
-    let (revision, objects) = api.store.list(stored(info)?, &filter);
-    let mut deleted = Vec::new();
-    for object in objects {
-        let (namespace, name) = (object.facts.namespace().to_owned(), object.facts.name().to_owned());
-        write.target = RequestInfo { namespace, name, ..info.clone() };
-        match write.carry_out(api, warnings).await {
-            Ok(Written { object, .. }) => deleted.push(object),
-            Err(status) if status.reason == Reason::NotFound => {}
-            Err(status) => return Err(status),
-        }
-    }
-    let head = format!(
-        r#"{{"kind":"{}","apiVersion":"{}","metadata":{{"resourceVersion":"{revision}"}},"items":["#,
-        info.resource.list_kind(),
-        info.resource.api_version()
-    );
-    let items = convert::Items::new(info.resource);
-    let body = body::list(head, deleted, move |object, out| items.write(object, out));
-    Ok(Reply::json(StatusCode::OK, body))
 }
 
 /// Changes an object into one that is being deleted. Returns whether it can be removed at once.

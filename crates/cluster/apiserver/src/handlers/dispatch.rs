@@ -4,7 +4,7 @@ use berth_schema::resource::{NODE_METRICS, POD_METRICS, Storage};
 
 use super::api::Api;
 use super::reply::Reply;
-use super::{binding, delete, eviction, list, log, metrics, object, review, scale, token, write};
+use super::{binding, delete_collection, eviction, list, log, metrics, object, review, scale, token, write};
 use crate::request::{ApiRequest, ApiResult, Status, Verb};
 
 /// Answers a request for objects; watches are answered elsewhere.
@@ -39,7 +39,7 @@ async fn answer(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> 
             object::get(api, request)
         }
         (Verb::List, ..) => list::list(api, request),
-        (Verb::DeleteCollection, _, "") => delete::delete_collection(api, request, warnings).await,
+        (Verb::DeleteCollection, _, "") => delete_collection::delete_collection(api, request, warnings).await,
         (Verb::Create | Verb::Delete, _, "") | (Verb::Update | Verb::Patch, ..) => {
             write::write(api, request, warnings).await
         }

@@ -9,6 +9,7 @@ mod content;
 mod convert;
 mod decode;
 mod delete;
+mod delete_collection;
 mod dispatch;
 mod eviction;
 mod list;

@@ -4,19 +4,10 @@ use berth_schema::patch::managed::manager_name;
 use http::header;
 use serde_json::Value;
 
-use super::decode::{is_apply, parse_object};
+use super::decode::{FieldValidation, is_apply, parse_object};
 use crate::request::{
     ApiRequest, ApiResult, Cause, CauseType, DeleteOptions, Query, Status, Verb, not_a_number,
 };
-
-/// What becomes of unknown and duplicate fields. Unknown ones are dropped in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FieldValidation {
-    Ignore,
-    #[default]
-    Warn,
-    Strict,
-}
 
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {

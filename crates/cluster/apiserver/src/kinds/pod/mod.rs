@@ -158,7 +158,9 @@ impl Strategy for Pod {
         }
         write_back(pod, &typed);
         // Whoever reads it again reads the same.
-        context.admitted.map(|admitted| admitted.set(typed));
+        if let Some(admitted) = context.admitted {
+            admitted.get_or_init(|| typed);
+        }
         Ok(())
     }
 
