@@ -15,6 +15,7 @@ use berth_control::quota::{self, BY_PLURAL, DEVICES_OF_CLASS, OF_CLASS, Uses};
 use berth_schema::resource::{
     PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS, RESOURCES, Resource, SERVICES,
 };
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -95,7 +96,7 @@ impl Quota {
     }
 
     fn count(&self, store: &Store) -> ResourceList {
-        let mut used = quota::unused(&self.typed);
+        let (mut used, now) = (quota::unused(&self.typed), Timestamp::now());
         let mut resources: Vec<&'static Resource> = Vec::new();
         for resource in self.typed.spec.hard.keys().filter_map(|name| counted(name)) {
             if !resources.contains(&resource) {
@@ -104,8 +105,9 @@ impl Quota {
         }
         for resource in resources {
             let (_, objects) = store.list(resource, &Filter::in_namespace(self.object.facts.namespace()));
-            for object in &objects {
-                quota::add(&mut used, &self.typed, &uses_of_stored(resource, object));
+            let uses = objects.iter().map(|object| uses_of_stored(resource, object));
+            for uses in uses.filter(|uses| uses.until.is_none_or(|until| now <= until)) {
+                quota::add(&mut used, &self.typed, &uses);
             }
         }
         used

@@ -105,15 +105,19 @@ fn old_and_new(node: &OnNode) -> Option<OldAndNew<'_>> {
     Some((old, new))
 }
 
-fn eligible(nodes: &[OnNode]) -> impl Iterator<Item = (usize, &OnNode)> {
-    nodes.iter().enumerate().filter(|(_, node)| node.should_run)
+/// The nodes that count for a rollout: those that should have a pod, and those that have one.
+fn concerned(nodes: &[OnNode]) -> impl Iterator<Item = (usize, &OnNode)> {
+    nodes
+        .iter()
+        .enumerate()
+        .filter(|(_, node)| node.should_run || (node.should_continue && !node.pods.is_empty()))
 }
 
 /// Deletes old pods; the next steps create their replacements.
 fn roll(bounds: Bounds, nodes: &[OnNode], steps: &mut Steps) {
     let mut n_unavailable = 0;
     let mut candidates = Vec::new();
-    for (at, node) in eligible(nodes) {
+    for (at, node) in concerned(nodes) {
         match old_and_new(node) {
             Some((None, Some(new))) => n_unavailable += i32::from(!new.is_available),
             Some((Some((i, old)), None)) if old.is_available => candidates.push((at, i)),
@@ -129,20 +133,31 @@ fn roll(bounds: Bounds, nodes: &[OnNode], steps: &mut Steps) {
     steps.delete.extend(candidates.into_iter().take(left));
 }
 
-/// Creates new pods beside the old ones.
+/// Creates new pods beside the old ones. Old pods of nodes that should have none any more are deleted as far as enough pods are available.
 fn roll_with_surge(bounds: Bounds, nodes: &[OnNode], steps: &mut Steps) {
-    let mut n_surge = 0;
-    let mut candidates = Vec::new();
-    for (at, node) in eligible(nodes) {
-        match old_and_new(node) {
-            Some((None, _)) => {}
-            Some((Some((_, old)), None)) if old.is_available => candidates.push(at),
-            // A surge pod beside an unavailable pod costs no availability.
-            Some((Some(_), None)) => steps.create_on.push(at),
-            Some((Some(_), Some(new))) => n_surge += i32::from(!new.is_available),
-            None => n_surge += 1,
+    let (mut n_surge, mut n_spare) = (0, 0);
+    let (mut candidates, mut misplaced) = (Vec::new(), Vec::new());
+    for (at, node) in concerned(nodes) {
+        n_spare -= i32::from(node.should_run);
+        let Some((old, new)) = old_and_new(node) else {
+            n_surge += 1;
+            continue;
+        };
+        let counted = old.map(|(_, old)| old).or(new);
+        n_spare += i32::from(counted.is_some_and(|pod| pod.is_available));
+        match (old, new) {
+            (None, _) => {}
+            (Some(_), Some(new)) => n_surge += i32::from(!new.is_available),
+            (Some((i, old)), None) => match (node.should_run, old.is_available) {
+                (true, true) => candidates.push(at),
+                // A surge pod beside an unavailable pod costs no availability.
+                (true, false) => steps.create_on.push(at),
+                (false, true) => misplaced.push((at, i)),
+                (false, false) => steps.delete.push((at, i)),
+            },
         }
     }
-    let left = usize::try_from(bounds.max_surge - n_surge).unwrap_or(0);
-    steps.create_on.extend(candidates.into_iter().take(left));
+    let most = |n: i32| usize::try_from(n).unwrap_or(0);
+    steps.delete.extend(misplaced.into_iter().take(most(n_spare)));
+    steps.create_on.extend(candidates.into_iter().take(most(bounds.max_surge - n_surge)));
 }

@@ -12,3 +12,4 @@ pub mod quota;
 pub mod replica_set;
 pub mod stateful_set;
 pub mod taints;
+pub mod volume;

@@ -135,7 +135,7 @@ rules! {
         "write the rule in the annotation scheduling.berth.dev/affinity"
     "quota-refuses-pods" quota_refuses Error:
         "A ResourceQuota or a LimitRange refuses pods: their controller tries in vain to create them";
-        "raise the quota, or change the number or the requests of the pods as the message says"
+        "raise the quota or the limit, or change the number or the requests of the pods as the message says"
     "redundant-term" redundant_term Info:
         "A required term between pods that another one implies";
         "remove the term"

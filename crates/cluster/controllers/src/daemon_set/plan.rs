@@ -221,6 +221,22 @@ mod tests {
         }
     }
 
+    /// As kube-controller-manager 1.37.2 does it: `rollingUpdate` looks at all nodes that have a pod.
+    #[test]
+    fn old_pods_stayed_on_nodes_that_have_a_no_schedule_taint_now() {
+        let surge = json!({"maxSurge": 1, "maxUnavailable": 0});
+        for (rolling, pods, create, delete) in [
+            (json!({}), vec!["+2a", "+1b"], vec![], vec!["+1b"]),
+            (json!({}), vec!["-2a", "+1b"], vec![], vec![]),
+            (surge.clone(), vec!["+1a", "+1b"], vec!["a"], vec!["+1b"]),
+            (surge.clone(), vec!["-1a", "+1b"], vec!["a"], vec![]),
+            (surge, vec!["+2a", "-1b"], vec![], vec!["-1b"]),
+        ] {
+            let expected = (strings(&create), strings(&delete));
+            assert_eq!(planned(rolling.clone(), "a !b", &pods), expected, "{rolling} {pods:?}");
+        }
+    }
+
     fn strings(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|text| (*text).to_owned()).collect()
     }

@@ -6,7 +6,6 @@
 //! when a zone has no capacity left, it removes the selected node after a failure, and the scheduler tries again.
 
 mod install;
-mod topology;
 mod volume;
 
 use std::collections::HashMap;
@@ -17,13 +16,13 @@ use berth_api::object::NamespacedName;
 use berth_api::object::volume::SELECTED_NODE_ANNOTATION as SELECTED_NODE;
 use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use berth_client::call::CallError;
+use berth_control::volume::{Segments, for_any_node, for_node};
 use jiff::SignedDuration;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::install::install_storage_class;
-use self::topology::{Segments, for_any_node, for_node};
 use super::api::{Api, DeleteOptions};
 use super::events::{Recorder, Reference};
 use super::informers::{Caches, Informers};
@@ -225,7 +224,7 @@ impl Provisioner {
                 let found = self.caches.nodes.get(&NamespacedName::new("", node)).ok_or_else(|| {
                     Failure::Reschedule(format!("failed to get target node: nodes {node:?} not found"))
                 })?;
-                for_node(class, &found.metadata.labels).ok_or_else(|| {
+                for_node(&class.allowed_topologies, &found.metadata.labels).ok_or_else(|| {
                     let why = format!(
                         "error generating accessibility requirements: selected node {node:?} is not in the allowed \
                          topologies"
@@ -235,11 +234,16 @@ impl Provisioner {
             }
             None => {
                 let nodes = self.caches.nodes.all();
-                for_any_node(class, nodes.iter().map(|node| &*node.metadata.labels), &claim.metadata.name)
-                    .ok_or_else(|| {
-                        let why = "error generating accessibility requirements: no node is in the allowed topologies";
-                        Failure::Wait(wrapped(why))
-                    })?
+                for_any_node(
+                    &class.allowed_topologies,
+                    nodes.iter().map(|node| &*node.metadata.labels),
+                    &claim.metadata.name,
+                )
+                .ok_or_else(|| {
+                    let why =
+                        "error generating accessibility requirements: no node is in the allowed topologies";
+                    Failure::Wait(wrapped(why))
+                })?
             }
         };
         let n_failed = {

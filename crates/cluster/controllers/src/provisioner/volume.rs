@@ -1,9 +1,9 @@
 //! The volume that the provisioner creates for a claim. Pure.
 
 use berth_api::resource::PERSISTENT_VOLUMES;
+use berth_control::volume::Segments;
 use serde_json::{Value, json};
 
-use super::topology::Segments;
 use crate::persistent_volume::PROVISIONED_BY;
 use crate::view::{PersistentVolumeClaim, StorageClass};
 

@@ -100,3 +100,13 @@ pub fn target_node(pod: &Pod) -> Option<&str> {
     let pin = fields.find(|field| field.key == "metadata.name" && field.operator == "In")?;
     if let [node] = pin.values.as_slice() { Some(node) } else { None }
 }
+
+/// The pinned pod of a DaemonSet is for this node instead.
+pub fn pin(pod: &mut Pod, node: &str) {
+    let affinity = pod.spec.affinity.as_mut().and_then(|affinity| affinity.node_affinity.as_mut());
+    let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_mut());
+    let terms = required.into_iter().flat_map(|required| &mut required.node_selector_terms);
+    for field in terms.flat_map(|term| &mut term.match_fields).filter(|field| field.key == "metadata.name") {
+        field.values = vec![node.to_owned()];
+    }
+}

@@ -11,6 +11,7 @@ use berth_api::object::{Pod, ResourceList, ResourceQuota};
 use berth_api::read::from_value;
 use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, Resource};
 use berth_api::syntax::quantity::Quantity;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use self::scope::Scoped;
@@ -25,6 +26,9 @@ const REQUIRED: &[&str] =
 pub struct Uses {
     /// The amounts by the names of `spec.hard`.
     pub amounts: ResourceList,
+    /// Until when a pod that is being deleted counts, whether a kubelet ends it or not. That is the grace period after the time at which it
+    /// should be gone, as in kube-apiserver's `QuotaV1Pod`.
+    pub until: Option<Timestamp>,
     scoped: Scoped,
 }
 
@@ -34,17 +38,20 @@ impl Uses {
         match *resource {
             PODS => Uses::of_pod(&from_value(object).unwrap_or_default()),
             PERSISTENT_VOLUME_CLAIMS => Uses::of_claim(&from_value(object).unwrap_or_default()),
-            _ => Uses { amounts: usage::of(resource, object), scoped: Scoped::Other },
+            _ => Uses { amounts: usage::of(resource, object), until: None, scoped: Scoped::Other },
         }
     }
 
     pub fn of_pod(pod: &Pod) -> Uses {
-        Uses { amounts: usage::of_pod(pod), scoped: Scoped::of_pod(&pod.spec) }
+        let metadata = &pod.metadata;
+        let deleted = metadata.deletion_timestamp.zip(metadata.deletion_grace_period_seconds);
+        let until = deleted.and_then(|(at, grace)| at.checked_add(SignedDuration::from_secs(grace)).ok());
+        Uses { amounts: usage::of_pod(pod), until, scoped: Scoped::of_pod(&pod.spec) }
     }
 
     pub fn of_claim(claim: &PersistentVolumeClaim) -> Uses {
         let class = claim.spec.volume_attributes_class_name.clone().unwrap_or_default();
-        Uses { amounts: usage::of_claim(claim), scoped: Scoped::Claim { class } }
+        Uses { amounts: usage::of_claim(claim), until: None, scoped: Scoped::Claim { class } }
     }
 
     /// What it uses more than an earlier object did.
@@ -168,4 +175,19 @@ pub fn check_amounts(quota: &ResourceQuota, pod: &Pod) -> Result<(), String> {
         quota.metadata.name,
         each.collect::<Vec<_>>().join("; ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_on_a_lost_node_was_charged_until_it_was_gone() {
+        let until = |metadata: Value| Uses::of(&PODS, &json!({"metadata": metadata})).until;
+        assert_eq!(until(json!({"deletionTimestamp": "2026-01-01T00:00:30Z"})), None);
+        let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30});
+        assert_eq!(until(deleted), "2026-01-01T00:01:00Z".parse().ok());
+    }
 }

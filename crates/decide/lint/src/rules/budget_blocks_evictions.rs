@@ -1,5 +1,7 @@
 //! Disruption budgets that never allow an eviction.
 
+use std::collections::HashMap;
+
 use berth_api::fenceposts::{Round, clamp, scaled};
 use berth_api::object::PodDisruptionBudgetSpec;
 use berth_api::read::Kind;
@@ -11,8 +13,10 @@ use crate::input::LintInput;
 use crate::subject::Subject;
 
 const INTEGER: &str = "set minAvailable to an integer";
+const ONE_EACH: &str = "let only one budget select each pod";
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
+    let mut budget_of = HashMap::new();
     for object in input.objects.iter().filter(|object| object.kind == Kind::PodDisruptionBudget.name()) {
         let Ok(spec) = serde_json::from_value::<PodDisruptionBudgetSpec>(object.raw["spec"].clone()) else {
             continue;
@@ -21,6 +25,19 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
         let set = PodSet { namespaces: NamespaceScope::only(object.namespace), selector };
         let covered: Vec<_> =
             input.subjects().filter(|subject| subject.is_in(&set, &input.namespaces)).collect();
+        let others = covered.iter().filter_map(|subject| {
+            let first = budget_of.entry(std::ptr::from_ref(*subject)).or_insert(object.name);
+            (*first != object.name).then_some((*first, subject))
+        });
+        // All are noted.
+        if let Some((other, subject)) = others.collect::<Vec<_>>().first() {
+            let message = format!(
+                "PodDisruptionBudget {other} also selects {}: the API server evicts no pod that several budgets select, and `kubectl drain` \
+                 never ends",
+                subject.shown()
+            );
+            findings.add(object, "spec.selector".to_owned(), message).fix(ONE_EACH);
+        }
         let n_pods = |subject: &&Subject<'_>| match subject.replicas {
             None if input.nodes.is_empty() => None,
             // A DaemonSet.

@@ -125,6 +125,24 @@ spec: {{{spec}, selector: {{matchLabels: {{app: db}}}}}}
 }
 
 #[test]
+fn two_budgets_of_a_pod_which_the_api_server_evicts_for_neither_were_not_reported() {
+    let budget = |name: &str, spec: &str| {
+        format!(
+            "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
+        )
+    };
+    let all = "minAvailable: 1, selector: {}";
+    let found = |other: &str| {
+        let db = workload("Deployment", "db", "replicas: 3,", "");
+        let text = db + &budget("all", all) + &budget("one", &format!("minAvailable: 1, selector: {other}"));
+        let findings = report(&text, &["budget-blocks-evictions"]).findings;
+        findings.into_iter().map(|finding| (finding.name, finding.path)).collect::<Vec<_>>()
+    };
+    assert_eq!(found("{matchLabels: {app: web}}"), []);
+    assert_eq!(found("{matchLabels: {app: db}}"), [("one".to_owned(), "spec.selector".to_owned())]);
+}
+
+#[test]
 fn affinity_to_itself_whose_namespaces_leave_out_the_own_one_is_never_first() {
     let near = |namespaces: &str| {
         let own =

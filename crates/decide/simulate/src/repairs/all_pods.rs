@@ -3,11 +3,12 @@
 //! A changed template is that of all its pods, which start again; other changes concern its pending pods.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::object::device::DeviceObject;
 use berth_api::object::{Node, Pod};
 use berth_api::work::WorkBudget;
+use berth_control::expand::{pin, target_node};
 use berth_engine::Cluster;
 
 use super::add_node::like;
@@ -27,8 +28,8 @@ const ROLLED_OUT: [&str; 3] = ["Deployment ", "StatefulSet ", "DaemonSet "];
 const REVISION_LABELS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
 impl Simulation {
-    /// Counts for each repair of a pod the pods of its workload that fit then. A reduction of requests that is too small for all of
-    /// them is replaced by the smallest that is not, or this is added.
+    /// Counts for each repair of a pod the pods of its workload that fit then. A reduction of requests is replaced by the smallest after
+    /// which all of them fit, or this is added.
     pub(super) fn fit_all(
         &mut self,
         position: usize,
@@ -41,15 +42,18 @@ impl Simulation {
         for repair in &mut *found {
             repair.fits = all.fitting(repair).map(|(fits, _)| fits);
         }
-        let requests_less = |repair: &Repair| {
-            repair.changes.iter().all(|change| matches!(change, Change::RequestLess { .. }))
-        };
-        let known = found.iter().position(requests_less);
-        if known.is_some_and(|at| found[at].fits.is_some_and(FittingPods::is_all)) {
-            return;
+        let known = found.iter().position(|repair| repair.reduced_resources().is_some());
+        let mut sets = lacking_resources(problem);
+        // Beside the others as they are, a pod may need less than if all of them request less.
+        if let Some(known) =
+            known.map(|at| &found[at]).filter(|known| known.fits.is_some_and(FittingPods::is_all))
+        {
+            sets.retain(|set| known.reduced_resources().as_ref() == Some(set));
         }
-        if let Some(less) = all.least_reduction(problem) {
+        if let Some(less) = all.least_reduction(sets) {
             match known {
+                // It names the nearest node.
+                Some(at) if (found[at].fits, &found[at].changes) == (less.fits, &less.changes) => {}
                 Some(at) => found[at] = less,
                 None => found.push(less),
             }
@@ -129,8 +133,10 @@ impl<'a> AllPods<'a> {
         let pending = |i: usize, is_alike: bool| {
             let mut pod = simulation.pods[i].pod.clone();
             if !is_alike {
+                let node = target_node(&pod).filter(|_| pod.belongs_to_node()).map(str::to_owned);
                 pod.spec = target.pod.spec.clone();
                 pod.metadata.labels = target.pod.metadata.labels.clone();
+                node.iter().for_each(|node| pin(&mut pod, node));
             }
             pod.spec.node_name.clear();
             pod
@@ -283,11 +289,10 @@ impl<'a> AllPods<'a> {
         Some((placed.len(), node))
     }
 
-    /// The smallest reduction of requests after which all pods fit.
-    fn least_reduction(&mut self, problem: &Problem) -> Option<Repair> {
+    /// The smallest reduction of the requests of one of these sets of resources after which all pods fit.
+    fn least_reduction(&mut self, sets: Vec<BTreeSet<String>>) -> Option<Repair> {
         let target = self.simulation.pods[self.position].clone();
-        let sets = lacking_resources(problem).into_iter();
-        sets.take(MAX_SETS).find_map(|resources| {
+        sets.into_iter().take(MAX_SETS).find_map(|resources| {
             least_reduction(&resources, &target.pod, |requests| {
                 let trial = self.simulation.trial(&target, None, self.budget);
                 let (_, repair) = trial.requesting("", requests)?;

@@ -1,5 +1,7 @@
 //! A repair, and the changes that it consists of.
 
+use std::collections::BTreeSet;
+
 use berth_api::syntax::format::counted;
 use berth_api::syntax::shell::Command;
 use berth_engine::TopologyPair;
@@ -115,6 +117,15 @@ impl Repair {
     pub(super) fn changes_pod(&self) -> bool {
         !self.patch.is_empty()
             || self.changes.iter().any(|change| matches!(change, Change::RequestLess { .. }))
+    }
+
+    /// The resources of which the pod requests less, if nothing else is changed.
+    pub(super) fn reduced_resources(&self) -> Option<BTreeSet<String>> {
+        let reduced = self.changes.iter().map(|change| match change {
+            Change::RequestLess { resource, .. } => Some(resource.clone()),
+            _ => None,
+        });
+        reduced.collect()
     }
 
     /// Where the pod fits then, and how many pods of its workload or group.

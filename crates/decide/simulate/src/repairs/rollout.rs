@@ -13,8 +13,8 @@ use crate::simulation::{Simulation, new_node_name};
 /// Nodes that are added at most.
 const MAX_ADDED: usize = 8;
 
-/// The first repair of a pod that `completes` the rollout of its workload. Where a smaller request or a node more is not enough, the
-/// largest request or the number of nodes that is.
+/// The first repair of a pod that `completes` the rollout of its workload: with the largest requests, or the fewest nodes, that are enough
+/// for all of it.
 pub(crate) fn rollout_repairs(
     simulation: &mut Simulation,
     name: &NamespacedName,
@@ -24,23 +24,14 @@ pub(crate) fn rollout_repairs(
     // Whether another strategy helps has been tried.
     repairs.retain(|repair| !matches!(repair.changes[..], [Change::StopOldPodsFirst { .. }]));
     let is_less = |change: &Change| matches!(change, Change::RequestLess { .. });
-    for repair in repairs {
-        if completes(&repair) {
-            return Some(repair);
-        }
-        let more = match repair.changes.as_slice() {
-            [Change::AddNode { .. }] => (2..=MAX_ADDED).find_map(|n| {
-                let repair = Repair { changes: vec![repair.changes[0].clone(); n], ..repair.clone() };
-                completes(&repair).then_some(repair)
-            }),
-            changes if changes.iter().all(is_less) => less(simulation, name, &mut completes),
-            _ => None,
-        };
-        if more.is_some() {
-            return more;
-        }
-    }
-    None
+    repairs.into_iter().find_map(|repair| match repair.changes.as_slice() {
+        [Change::AddNode { .. }] => (1..=MAX_ADDED).find_map(|n| {
+            let repair = Repair { changes: vec![repair.changes[0].clone(); n], ..repair.clone() };
+            completes(&repair).then_some(repair)
+        }),
+        changes if changes.iter().all(is_less) => less(simulation, name, &mut completes),
+        _ => completes(&repair).then_some(repair),
+    })
 }
 
 /// The largest requests with which the rollout completes.

@@ -1,15 +1,17 @@
 //! DaemonSets follow the changes of nodes.
 
-use berth_api::object::{NamespacedName, Node};
+use berth_api::object::{NamespacedName, Node, Pod};
 use berth_api::read::SourceLocation;
 use berth_control::expand::{expand, target_node};
 use berth_input::inventory::{Entry, Inventory, WorkloadSpec};
 
 use super::build::Classes;
+use super::pod::SimulatedPod;
 use super::state::Simulation;
+use super::unadmitted::UnadmittedState;
 
 impl Simulation {
-    /// A node has changed: the DaemonSets of the input create their pods there. Returns the pods that they delete.
+    /// A node has changed: the DaemonSets of the input create their pods there. Returns the pods that they delete, or create no more.
     pub(crate) fn follow_daemons(&mut self, inventory: &Inventory, node: &Node) -> Vec<NamespacedName> {
         let sets = inventory.workloads.iter().filter(|entry| {
             let name = entry.object.metadata().namespaced_name();
@@ -27,13 +29,29 @@ impl Simulation {
         let on_node = self.pods.iter().filter(|pod| {
             pod.pod.belongs_to_node() && target_node(&pod.pod) == Some(node.metadata.name.as_str())
         });
+        let is_missing = |pod: &&SimulatedPod| pod.is_unadmitted(UnadmittedState::NotCreated);
+        let (missing, present): (Vec<_>, Vec<_>) = on_node.partition(is_missing);
         let mut of_node = Inventory::default();
-        of_node.pods = on_node.map(|pod| entry(pod.pod.clone())).collect();
+        of_node.pods = present.into_iter().map(|pod| entry(pod.pod.clone())).collect();
+        let owner = |pod: &Pod| pod.metadata.controller().map(|owner| owner.name.clone());
+        let mut missing: Vec<_> =
+            missing.into_iter().map(|pod| (owner(&pod.pod), pod.pod.metadata.namespaced_name())).collect();
+        missing.retain(|(of, name)| {
+            let mut sets = workloads.iter().map(|entry| entry.object.metadata());
+            sets.any(|set| set.namespace == name.namespace() && Some(&set.name) == of.as_ref())
+        });
         (of_node.nodes, of_node.workloads) = (vec![entry(node.clone())], workloads);
         // The objects were expanded when the simulation was built.
         let Ok(expansion) = expand(&of_node) else { return Vec::new() };
         let (classes, policies) = (Classes::of(inventory), self.policies_of(inventory));
         for mut pod in expansion.pods.into_iter().map(|created| created.pod) {
+            let is_same = |(of, name): &(Option<String>, NamespacedName)| {
+                *of == owner(&pod) && name.namespace() == pod.metadata.namespace
+            };
+            if let Some(at) = missing.iter().position(is_same) {
+                missing.remove(at);
+                continue;
+            }
             let metadata = &mut pod.metadata;
             if self.position(&metadata.namespace, &metadata.name).is_some() {
                 metadata.name = format!("{}-{}", metadata.name, node.metadata.name);
@@ -43,6 +61,6 @@ impl Simulation {
                 self.create_daemon(pod);
             }
         }
-        expansion.deleted.into_iter().collect()
+        expansion.deleted.into_iter().chain(missing.into_iter().map(|(_, name)| name)).collect()
     }
 }

@@ -101,6 +101,8 @@ pub(crate) struct Members {
     pub states: BTreeMap<i64, Member>,
     /// The ordinals whose pods may have changed.
     pub changed: BTreeSet<i64>,
+    /// How often pods had lost their nodes when that was looked at.
+    pub n_vacated: usize,
 }
 
 #[derive(Clone, Default)]
@@ -111,6 +113,8 @@ pub(crate) struct DaemonNodes {
     pub pods: Vec<Vec<(NamespacedName, bool)>>,
     /// The nodes whose pods may have changed.
     pub changed: BTreeSet<usize>,
+    /// How often pods had lost their nodes when that was looked at.
+    pub n_vacated: usize,
     positions: HashMap<String, usize>,
 }
 
@@ -125,13 +129,16 @@ impl DaemonNodes {
             let on = target_node(pod).unwrap_or_default();
             pods.entry(on).or_default().push((pod.metadata.namespaced_name(), is_new));
         }
-        let state = |node: &&str| {
-            let should_run = should_run.contains(node);
-            daemon_set::OnNode { should_run, should_continue: should_run, pods: Vec::new() }
+        // Pods that may not continue are deleted before the rollout.
+        let state = |node: &&str| daemon_set::OnNode {
+            should_run: should_run.contains(node),
+            should_continue: true,
+            pods: Vec::new(),
         };
         DaemonNodes {
             states: pods.keys().map(state).collect(),
             changed: (0..pods.len()).collect(),
+            n_vacated: 0,
             positions: pods.keys().enumerate().map(|(i, node)| ((*node).to_owned(), i)).collect(),
             pods: pods.into_values().collect(),
         }

@@ -9,7 +9,7 @@ use berth_api::object::{DeviceObject, NamespacedName, Node, Pod, Taint, VolumeOb
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::format::counted;
 use berth_api::syntax::labels::HOSTNAME;
-use berth_control::expand::target_node;
+use berth_control::expand::{pin, target_node};
 use berth_control::taints::{Stay, stay, taint_cordoned, taint_unreachable};
 use berth_input::inventory::{Entry, Inventory};
 use berth_rules::TaintEffect;
@@ -399,16 +399,6 @@ fn has_domain(inventory: &Inventory, key: &str, value: &str) -> Result<(), Chang
     }
     let known = known.into_iter().map(str::to_owned).collect();
     Err(ChangeError::NoDomain { key: key.to_owned(), value: value.to_owned(), known })
-}
-
-/// The pod of a DaemonSet is for this node.
-fn pin(pod: &mut Pod, node: &str) {
-    let affinity = pod.spec.affinity.as_mut().and_then(|affinity| affinity.node_affinity.as_mut());
-    let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_mut());
-    let terms = required.into_iter().flat_map(|required| &mut required.node_selector_terms);
-    for field in terms.flat_map(|term| &mut term.match_fields).filter(|field| field.key == "metadata.name") {
-        field.values = vec![node.to_owned()];
-    }
 }
 
 /// Adds a node that is like another one, with its CSI drivers, devices and daemon pods.

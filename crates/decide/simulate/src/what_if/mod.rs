@@ -20,6 +20,7 @@ mod roll;
 mod rollouts;
 pub(crate) mod scale;
 mod step;
+mod volumes;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem::{self, Discriminant};
@@ -31,11 +32,13 @@ use berth_control::budget::Budget;
 use berth_control::expand::{expand, find_earlier_templates, keeps_old_pods, workload_names};
 use berth_engine::Settings;
 use berth_input::inventory::{Entry, Inventory, Workload};
+use berth_rules::unmerge_label_keys;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use self::before::Before;
 use self::departures::Departures;
+use self::volumes::bind_volumes;
 use crate::simulation::creation::count_used;
 use crate::simulation::{
     Leaving, SimulatedPod, Simulation, SimulationError, SimulationOptions, UnadmittedState, counted_budgets,
@@ -332,6 +335,7 @@ impl WhatIf {
         let retry =
             has_open.then(|| Retry { start: Simulation::clone(simulation), leaving: leaving.clone() });
         let left = simulation.advance(leaving, self.now, progress);
+        set_volumes(&mut self.inventory, simulation);
         self.departures.lost.extend(left.lost);
         (self.departures.evictions, self.departures.refused) = (left.open, left.blocked);
         let Step { changes, .. } = mem::take(&mut self.step);
@@ -504,9 +508,18 @@ fn keep_placed(
     if simulation.rolled_out().is_empty() && placed.all(is_given) {
         return Ok(false);
     }
-    let rolls_out = add_created(inventory, simulation, |pod| pod.node().is_some(), now)?;
+    let rolls_out =
+        add_created(inventory, simulation, |pod| pod.node().is_some() || is_refused_replica(pod), now)?;
+    set_volumes(inventory, simulation);
     simulation.run_placed(|pod| as_object(pod, now));
     Ok(rolls_out)
+}
+
+/// Binds the claims of pods that were placed, in the inventory and in the simulation.
+fn set_volumes(inventory: &mut Inventory, simulation: &mut Simulation) {
+    for object in bind_volumes(inventory, simulation) {
+        simulation.cluster.set_volume_object(object);
+    }
 }
 
 /// Makes the pods of the input those of the simulation. Pods that nothing creates again are lost.
@@ -523,8 +536,11 @@ fn write_back(
         lost.push((pod.pod.metadata.namespaced_name(), pod.outcome.message().into_owned()));
     }
     // A controller creates later what it could not create so far.
-    let is_there = |pod: &SimulatedPod| !is_lost(pod) && !pod.is_unadmitted(UnadmittedState::NotCreated);
+    let is_kept =
+        |pod: &SimulatedPod| !pod.is_unadmitted(UnadmittedState::NotCreated) || is_refused_replica(pod);
+    let is_there = |pod: &SimulatedPod| !is_lost(pod) && is_kept(pod);
     add_created(inventory, simulation, is_there, now)?;
+    bind_volumes(inventory, simulation);
     inventory.pods.retain_mut(|entry| {
         let metadata = &entry.object.metadata;
         match simulation.pod(&metadata.namespace, &metadata.name).filter(|pod| is_there(pod)) {
@@ -541,9 +557,20 @@ fn write_back(
     Ok(())
 }
 
+/// Whether a quota keeps a ReplicaSet from creating the pod: it counts in the size of that ReplicaSet.
+fn is_refused_replica(pod: &SimulatedPod) -> bool {
+    let by = pod.unadmitted.as_deref().and_then(|why| why.reason.as_deref()).unwrap_or_default();
+    let owner = pod.pod.metadata.controller();
+    by.starts_with("ResourceQuota") && owner.is_some_and(|owner| owner.kind == Kind::ReplicaSet.name())
+}
+
 /// The object of a pod of a simulation.
 fn as_object(pod: &SimulatedPod, now: Timestamp) -> Pod {
     let mut object = pod.pod.clone();
+    if is_refused_replica(pod) {
+        unmerge_label_keys(&mut object);
+        return object;
+    }
     if let Some(node) = pod.node() {
         node.clone_into(&mut object.spec.node_name);
         RUNNING.clone_into(&mut object.status.phase);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::object::NamespacedName;
+use berth_api::object::{NamespacedName, Taint};
 use berth_api::read::Kind;
 use berth_input::inventory::Inventory;
 use berth_simulate::SimulationOptions;
@@ -254,6 +254,23 @@ fn the_daemon_pod_of_a_removed_node_that_a_quota_refuses_was_not_created() {
 }
 
 #[test]
+fn a_daemon_pod_that_a_quota_refuses_was_missing_on_a_node_that_is_not_eligible_any_more() {
+    let quota = "---\n{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {pods: 1}}}\n";
+    let before = nodes(2, 4) + &workload("DaemonSet", "", "1") + quota;
+    let taint = |node: &str| {
+        let (key, effect) = ("x".to_owned(), "NoSchedule".to_owned());
+        Make(Change::SetTaint { node: node.to_owned(), taint: Taint { key, value: String::new(), effect } })
+    };
+    let n_missing = |steps: Vec<Step>| {
+        let not_running = played(&before, steps).outcome.not_running;
+        not_running.iter().map(|group| group.pods.len()).sum::<usize>()
+    };
+    // The pod that runs may stay on its node.
+    assert_eq!(n_missing(vec![taint("n1")]) + n_missing(vec![taint("n2")]), 1);
+    assert_eq!(n_missing(vec![taint("n1"), taint("n2")]), 0);
+}
+
+#[test]
 fn pods_of_a_daemon_set_stayed_on_nodes_that_are_not_eligible_any_more() {
     let before = nodes(2, 4) + &workload("DaemonSet", "", "1");
     let taint = |effect: &str| {
@@ -346,4 +363,24 @@ fn pods_that_are_not_created_yet_were_not_listed_before_a_domain_is_lost() {
     );
     let losses = changed.lose_each_domain("kubernetes.io/hostname", |_, _| ());
     assert!(losses.losses.domains.iter().all(|loss| loss.survives) && !losses.is_harmless());
+}
+
+#[test]
+fn replicas_that_a_quota_refused_did_not_count_in_the_size_of_their_replica_set() {
+    let quota = "---\n{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {pods: 1}}}\n";
+    let before = nodes(1, 4) + &workload("Deployment", "replicas: 5,", "1") + quota;
+    let outcome = played(&before, [File(workload("Deployment", "replicas: 5,", "2"))]).outcome;
+    // maxSurge is 2 and maxUnavailable 1: 4 of the earlier template are left, of which 1 runs, and 3 of the new one.
+    assert_eq!(outcome.not_running.iter().map(|group| group.pods.len()).sum::<usize>(), 6);
+    assert_eq!((outcome.n_unmoved, outcome.summary.not_running.before), (1, 4));
+}
+
+#[test]
+fn the_fix_of_a_stuck_rollout_requested_less_than_is_needed() {
+    for (kind, spec, to) in [("DaemonSet", "", 4), ("Deployment", "replicas: 4,", 2)] {
+        let after = workload(kind, spec, "9");
+        let stuck = played(&(nodes(3, 4) + &workload(kind, spec, "1")), [File(after)]).outcome.stuck_rollouts;
+        let fix = format!("request {to} cpu instead of 9 in container c: then the rollout completes");
+        assert_eq!(stuck[0].fix, fix, "{kind}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::object::NamespacedName;
+use berth_api::object::{NamespacedName, Taint};
 use berth_api::read::Kind;
 use berth_input::inventory::Inventory;
 use berth_simulate::SimulationOptions;
@@ -388,4 +388,63 @@ fn pods_that_a_rollout_creates_later_were_not_listed() {
     };
     assert_eq!(changed(&set), ["default/web-2"]);
     assert_eq!(changed(&set.replace("image: i", "image: new")), ["default/web-2"]);
+}
+
+#[test]
+fn a_pod_that_two_taints_of_a_step_evict_was_lost_twice() {
+    let pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodeName: a, containers: [{name: c, image: i}]}\n\
+               status: {phase: Running}\n";
+    let taint = |key: &str| {
+        let (key, effect) = (key.to_owned(), "NoExecute".to_owned());
+        Change::SetTaint { node: "a".to_owned(), taint: Taint { key, value: String::new(), effect } }
+    };
+    let outcome = played(&[node("a", 2), pod.to_owned()].concat(), &[taint("x"), taint("y")]).outcome;
+    assert_eq!((outcome.unplaced.len(), outcome.summary.unplaced.after), (1, 1));
+}
+
+#[test]
+fn a_stateful_set_that_is_scaled_took_the_volumes_of_its_running_pods_again() {
+    let volume = "---\n{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {capacity: {storage: 1Gi}, accessModes: \
+                  [ReadWriteOnce], storageClassName: s, persistentVolumeReclaimPolicy: Retain, csi: {driver: d, volumeHandle: v}}}\n";
+    let class = "---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: s}, provisioner: \
+                 kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}\n";
+    let template = "spec:\n  volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], \
+                    storageClassName: s, resources: {requests: {storage: 1Gi}}}}]\n";
+    let set = workload("StatefulSet", "web", 1, 1).replace("spec:\n", template);
+    let to_two =
+        Change::Scale { kind: Kind::StatefulSet, name: NamespacedName::new("default", "web"), n_replicas: 2 };
+    let changed = played(&[node("a", 4), volume.to_owned(), class.to_owned(), set].concat(), &[to_two]);
+    let on = |name: &str| changed.simulation.pod("default", name).map(|pod| pod.node().is_some());
+    assert_eq!([on("web-0"), on("web-1")], [Some(true), Some(false)]);
+}
+
+#[test]
+fn a_pod_with_a_provisioned_volume_was_tied_to_its_node() {
+    let node = |name: &str, zone: &str| {
+        node(name, 4).replace("zone: z-", &format!("topology.kubernetes.io/zone: {zone}, host: "))
+    };
+    let class = "---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: s}, provisioner: d, volumeBindingMode: \
+                 WaitForFirstConsumer}\n";
+    let template = "spec:\n  volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], \
+                    storageClassName: s, resources: {requests: {storage: 1Gi}}}}]\n";
+    let set = workload("StatefulSet", "web", 1, 1).replacen("spec:\n", template, 1);
+    let text = [node("a", "x"), node("b", "x"), node("c", "z"), class.to_owned(), set].concat();
+    let to_two =
+        Change::Scale { kind: Kind::StatefulSet, name: NamespacedName::new("default", "web"), n_replicas: 2 };
+    let on = |changes: &[Change]| {
+        let changed = played(&text, changes);
+        changed.simulation.pod("default", "web-0").expect("it is created again").node().map(str::to_owned)
+    };
+    let before = on(&[]).expect("it fits");
+    let (same_zone, other) =
+        if before == "c" { (None, "a") } else { (Some(if before == "a" { "b" } else { "a" }), "c") };
+    assert_eq!(on(&[drain(&before)]).as_deref(), same_zone);
+    // No longer where the volume is, also when the cluster is built again.
+    let all: Vec<Change> = ["a", "b", "c"]
+        .iter()
+        .filter(|node| **node != other)
+        .map(|node| drain(node))
+        .chain([to_two])
+        .collect();
+    assert_eq!(on(&all), None);
 }

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 /// The key of taints that pods may tolerate for some time.
-const MAINTENANCE: &str = "maintenance";
+pub const MAINTENANCE: &str = "maintenance";
 /// The longest of these times.
 const MOST_SECONDS: i64 = 60;
 
@@ -195,9 +195,6 @@ impl Scene {
             }
             10 => Change::RemoveTaint { node, key: MAINTENANCE.to_owned(), effect: None },
             11 if rng.bool() => Change::RemoveDomain { key: ZONE.to_owned(), value: zone },
-            // This API server charges a pod that ends on such a node to quotas until it is gone, Kubernetes for its grace period, simulations
-            // do not.
-            11 if self.objects.iter().any(|object| object["kind"] == "ResourceQuota") => Change::Drain(node),
             11 => Change::LoseContact { key: ZONE.to_owned(), value: zone, seconds: None },
             _ => {
                 let text = format!("{} {}", workload.kind.name(), workload.name.name());

@@ -110,10 +110,22 @@ pub fn in_cluster(
 
 /// Without the reasons: kube-scheduler does not look again at a pod that waits when a node is cordoned, and its message is of before.
 pub fn without_reasons(states: States) -> States {
-    let without = |state: String| if state.starts_with("pending: ") { "pending".to_owned() } else { state };
+    renamed(states, |_, state| if state.starts_with("pending: ") { "pending".to_owned() } else { state })
+}
+
+/// Without the order in which StatefulSets create pods: several that left at once were created again by the order in which they were
+/// deleted.
+pub fn without_order(states: States) -> States {
+    renamed(states, |workload, state| match workload.starts_with("StatefulSet ") {
+        true if state == NOT_CREATED || state.starts_with("pending") => "waiting".to_owned(),
+        _ => state,
+    })
+}
+
+fn renamed(states: States, rename: impl Fn(&str, String) -> String) -> States {
     let mut all = States::new();
     for (key, of_workload) in states {
-        of_workload.into_iter().for_each(|(state, n)| add(&mut all, key.clone(), without(state), n));
+        of_workload.into_iter().for_each(|(state, n)| add(&mut all, key.clone(), rename(&key.1, state), n));
     }
     all
 }

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use berth_api::object::{NamespacedName, Node, Pod};
+use berth_api::feature_gates::FeatureGates;
+use berth_api::object::{NamespacedName, Node, Pod, Taint};
 use berth_api::read::Kind;
 use berth_api::resource::{self, Resource};
 use berth_api::syntax::labels::ZONE;
 use berth_client::call::{self, CallError};
 use berth_client::{WatchOptions, list};
+use berth_control::taints::{Stay, stay};
 use berth_input::inventory::Inventory;
 use berth_simulate::what_if::{Change, WhatIf};
 use berth_simulate::{SimulationOptions, Workloads};
@@ -19,8 +21,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::budgets;
-use super::scene::{Scene, Step};
-use super::states::{Key, differences, in_cluster, offline, without_reasons};
+use super::scene::{MAINTENANCE, Scene, Step};
+use super::states::{Key, differences, in_cluster, offline, without_order, without_reasons};
 use crate::workload::Switches;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,8 +72,7 @@ const DUMPED: [Resource; 20] = [
 ];
 
 /// The kinds whose number of pods follows from the object, and where it is.
-const WITH_NUMBER: [(Resource, &str); 5] = [
-    (resource::DEPLOYMENTS, "/spec/replicas"),
+const WITH_NUMBER: [(Resource, &str); 4] = [
     (resource::REPLICA_SETS, "/spec/replicas"),
     (resource::STATEFUL_SETS, "/spec/replicas"),
     (resource::DAEMON_SETS, "/status/desiredNumberScheduled"),
@@ -86,11 +87,16 @@ pub struct User {
     evictions: BTreeSet<(NamespacedName, String)>,
     /// Nodes without contact.
     lost: BTreeSet<String>,
+    /// Whether several pods may have left at once, in any order.
+    has_lost_pods: bool,
+    /// Whether there are Jobs: they wait after each pod that has left.
+    has_jobs: bool,
 }
 
 impl User {
     pub fn new(client: kube::Client, switches: Switches, pace: Pace) -> User {
-        User { client, pace, switches, evictions: BTreeSet::new(), lost: BTreeSet::new() }
+        let (evictions, lost) = (BTreeSet::new(), BTreeSet::new());
+        User { client, pace, switches, evictions, lost, has_lost_pods: false, has_jobs: false }
     }
 
     /// Plays the scene on both sides. Returns what differs.
@@ -105,6 +111,7 @@ impl User {
         while berth_controllers::install_storage_class(self.client.clone()).await.is_err() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+        self.has_jobs = scene.workloads.iter().any(|workload| workload.kind == Kind::Job);
         for object in &scene.objects {
             self.create(object).await?;
         }
@@ -131,15 +138,22 @@ impl User {
             };
             let Some((change, quiet)) = made else { continue };
             played.push(change);
-            let pods =
-                self.settle(quiet).await.map_err(|error| format!("after {}: {error}", played.join(", ")))?;
+            let pods = match self.settle(quiet).await {
+                Ok(pods) => pods,
+                Err(_) if self.has_pods_that_return().await? => return Ok(Vec::new()),
+                Err(error) => return Err(format!("after {}: {error}", played.join(", "))),
+            };
             let simulation = what_if.simulation().map_err(|error| format!("offline: {error}"))?;
             let cluster = in_cluster(&pods, &workloads, &self.wanted().await?, &self.lost);
             let offline = offline(&simulation, &self.lost);
-            let different = match self.pace {
-                Pace::Simulated => differences(&offline, &cluster),
-                Pace::Real => differences(&without_reasons(offline), &without_reasons(cluster)),
-            };
+            let [mut offline, mut cluster] = [offline, cluster];
+            if self.pace == Pace::Real {
+                [offline, cluster] = [offline, cluster].map(without_reasons);
+            }
+            if self.has_lost_pods {
+                [offline, cluster] = [offline, cluster].map(without_order);
+            }
+            let different = differences(&offline, &cluster);
             if !different.is_empty() {
                 return Ok(different
                     .into_iter()
@@ -359,14 +373,17 @@ impl User {
             _ => return Err(format!("scenes do not have this change: {change}")),
         }
         Ok(match change {
-            Change::RemoveNode(_) | Change::RemoveDomain { .. } | Change::SetTaint { .. } => QUIET,
+            Change::RemoveNode(_) | Change::RemoveDomain { .. } | Change::SetTaint { .. } => {
+                self.has_lost_pods = true;
+                QUIET
+            }
             _ => self.quiet(),
         })
     }
 
     /// How long nothing changes once a cluster has settled.
     fn quiet(&self) -> Duration {
-        if self.pace == Pace::Real { SHORT_QUIET } else { QUIET }
+        if self.pace == Pace::Real && !self.has_jobs { SHORT_QUIET } else { QUIET }
     }
 
     async fn cordon(&self, node: &str, unschedulable: bool) -> Result<(), String> {
@@ -426,6 +443,14 @@ impl User {
         }
     }
 
+    /// Whether pods tolerate the taint of scenes for a time: they may be placed again and again on a node that has it.
+    async fn has_pods_that_return(&self) -> Result<bool, String> {
+        let taint =
+            Taint { key: MAINTENANCE.to_owned(), value: String::new(), effect: "NoExecute".to_owned() };
+        let stays = |pod: &Pod| stay(&pod.spec.tolerations, &taint, FeatureGates::default());
+        Ok(self.pods().await?.iter().any(|pod| matches!(stays(pod), Stay::Seconds(_))))
+    }
+
     async fn evict(&mut self) -> Result<(), String> {
         for (pod, node) in self.evictions.clone() {
             match self.try_evict(&pod, "").await {
@@ -445,12 +470,15 @@ impl User {
             for object in self.items(&resource).await? {
                 let metadata = &object["metadata"];
                 let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
-                if resource == resource::REPLICA_SETS && metadata["ownerReferences"].is_array() {
-                    continue;
-                }
                 let n = object.pointer(number).and_then(Value::as_u64).unwrap_or(0);
-                let key = (text("namespace"), format!("{} {}", resource.kind, text("name")));
-                wanted.insert(key, usize::try_from(n).unwrap_or(usize::MAX));
+                // A Deployment wants what its ReplicaSets want.
+                let owner = &metadata["ownerReferences"][0];
+                let workload = match owner["name"].as_str() {
+                    Some(name) => format!("{} {name}", owner["kind"].as_str().unwrap_or_default()),
+                    None => format!("{} {}", resource.kind, text("name")),
+                };
+                *wanted.entry((text("namespace"), workload)).or_default() +=
+                    usize::try_from(n).unwrap_or(usize::MAX);
             }
         }
         Ok(wanted)

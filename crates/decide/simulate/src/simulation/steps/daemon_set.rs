@@ -13,6 +13,9 @@ impl Steps<'_> {
         let Strategy::DaemonSet(bounds, nodes) = &mut rollout.strategy else { return false };
         let is_there =
             |name: &NamespacedName| self.simulation.position(name.namespace(), name.name()).is_some();
+        if mem::replace(&mut nodes.n_vacated, self.simulation.n_vacated) != self.simulation.n_vacated {
+            nodes.changed.extend(0..nodes.states.len());
+        }
         for at in mem::take(&mut nodes.changed) {
             nodes.pods[at].retain(|(name, _)| is_there(name));
             let daemon = |(name, is_updated): &(NamespacedName, bool)| {

@@ -274,7 +274,10 @@ impl Steps<'_> {
                 pod.node() == Some(&leaving.node) || pod.node().is_none() && pod.pod.belongs_to_node();
             is_there.then_some((at, leaving))
         });
-        for (at, leaving) in there.collect::<Vec<_>>() {
+        let mut there: Vec<_> = there.collect();
+        let mut seen = HashSet::new();
+        there.retain(|(at, _)| seen.insert(*at));
+        for (at, leaving) in there {
             self.leave_or_return(at, leaving, lost);
         }
     }
@@ -325,7 +328,10 @@ impl Steps<'_> {
     fn leave(&mut self, position: usize, why: &str, lost: &mut Vec<(NamespacedName, String)>) {
         match Fate::of(&self.simulation.pods[position].pod) {
             // The rollout creates it from the new template.
-            Fate::Recreated if self.is_replaced(position) => self.delete(position),
+            Fate::Recreated if self.is_replaced(position) => {
+                self.simulation.n_vacated += 1;
+                self.delete(position);
+            }
             Fate::Recreated => {
                 self.simulation.remove_from_node(position);
                 self.simulation.take_again(position);

@@ -10,8 +10,11 @@ use crate::simulation::rollout::{Rollout, Strategy};
 
 impl Steps<'_> {
     pub(super) fn update_stateful_set(&mut self, rollout: &mut Rollout) -> bool {
-        let Strategy::StatefulSet(_, members) = &mut rollout.strategy else { return false };
-        let changed = mem::take(&mut members.changed);
+        let Strategy::StatefulSet(spec, members) = &mut rollout.strategy else { return false };
+        let mut changed = mem::take(&mut members.changed);
+        if mem::replace(&mut members.n_vacated, self.simulation.n_vacated) != self.simulation.n_vacated {
+            changed.extend(members.states.keys().copied().chain(spec.ordinals.clone()));
+        }
         let state = |ordinal: i64| {
             let name = rollout.pod_name(ordinal);
             self.simulation.position(name.namespace(), name.name())?;

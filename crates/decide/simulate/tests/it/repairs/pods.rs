@@ -104,6 +104,13 @@ fn a_repair_was_verified_for_one_pod_of_its_workload() {
         repairs_for_all(&(nodes.to_owned() + &pods)),
         ["request 2 cpu instead of 5 in container c -> b; all 3 pods fit"]
     );
+    // Beside running pods of its own workload, one more fits with 1; with 2, all of them do.
+    let nodes = "node a cpu=4\nnode b cpu=4\n";
+    let running =
+        "pod default/p3 on a cpu=3 owner:ReplicaSet/p\npod default/p4 on b cpu=3 owner:ReplicaSet/p\n";
+    let pending = "pod default/p5 cpu=3 owner:ReplicaSet/p\n";
+    let repairs = repairs_for_all(&(nodes.to_owned() + running + pending));
+    assert!(repairs[0].starts_with("request 2 cpu instead of 3 in container c"), "{repairs:?}");
     // Two pods fit on the new node, none on another.
     let nodes = "node a cpu=10 zone=z1\n";
     let running = "pod default/x on a cpu=9 priority:9 owner:DaemonSet/x\n";

@@ -1,4 +1,4 @@
-//! Where a new volume is accessible: the labels that a node must have. Pure.
+//! Where a new volume is accessible: the labels that a node must have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +6,13 @@ use berth_api::object::StringMap;
 use berth_api::object::volume::TopologySelectorTerm;
 use berth_api::syntax::labels::ZONE;
 
-use crate::view::StorageClass;
-
 /// Labels of the nodes that can access a volume; none means all nodes.
-pub(super) type Segments = BTreeMap<String, String>;
+pub type Segments = BTreeMap<String, String>;
 
-/// The segments of a volume for a selected node: its zone, and the labels that the class restricts. `None` if the class
-/// does not allow the node.
-pub(super) fn for_node(class: &StorageClass, labels: &StringMap) -> Option<Segments> {
-    let keys: Vec<&str> = match class.allowed_topologies.as_slice() {
+/// The segments of a volume for a selected node: its zone, and the labels that the class restricts. `None` if the class does not
+/// allow the node.
+pub fn for_node(allowed: &[TopologySelectorTerm], labels: &StringMap) -> Option<Segments> {
+    let keys: Vec<&str> = match allowed {
         [] => vec![ZONE],
         terms => {
             let term = terms.iter().find(|term| matches(term, labels))?;
@@ -33,13 +31,13 @@ fn matches(term: &TopologySelectorTerm, labels: &StringMap) -> bool {
 
 /// The segments of a volume without selected node: those of some node that the class allows. The claims of a StatefulSet
 /// are spread over the topologies by their ordinals. `None` if the class allows no node.
-pub(super) fn for_any_node<'a>(
-    class: &StorageClass,
+pub fn for_any_node<'a>(
+    allowed: &[TopologySelectorTerm],
     nodes: impl Iterator<Item = &'a StringMap>,
     claim: &str,
 ) -> Option<Segments> {
-    let candidates: BTreeSet<Segments> = nodes.filter_map(|labels| for_node(class, labels)).collect();
-    if candidates.is_empty() && class.allowed_topologies.is_empty() {
+    let candidates: BTreeSet<Segments> = nodes.filter_map(|labels| for_node(allowed, labels)).collect();
+    if candidates.is_empty() && allowed.is_empty() {
         return Some(Segments::new());
     }
     let (prefix, ordinal) = match claim.rsplit_once('-') {
@@ -58,8 +56,8 @@ mod tests {
 
     use super::*;
 
-    fn class(allowed: Value) -> StorageClass {
-        serde_json::from_value(json!({"allowedTopologies": allowed})).unwrap()
+    fn terms(allowed: Value) -> Vec<TopologySelectorTerm> {
+        serde_json::from_value(allowed).unwrap()
     }
 
     fn labels(zone: &str, rack: &str) -> StringMap {
@@ -76,10 +74,10 @@ mod tests {
             (zone(json!(["b"])), None),
             (rack, Some(json!({ZONE: "a", "rack": "1"}))),
         ] {
-            let found = for_node(&class(allowed.clone()), &labels("a", "1"));
+            let found = for_node(&terms(allowed.clone()), &labels("a", "1"));
             assert_eq!(found.map(|segments| json!(segments)), wanted, "{allowed}");
         }
-        assert_eq!(for_node(&class(json!([])), &StringMap::new()), Some(Segments::new()));
+        assert_eq!(for_node(&terms(json!([])), &StringMap::new()), Some(Segments::new()));
     }
 
     #[test]
@@ -87,11 +85,11 @@ mod tests {
         let nodes = [labels("a", "1"), labels("b", "1"), labels("c", "1")];
         let zones: BTreeSet<String> = ["data-db-0", "data-db-1", "data-db-2"]
             .iter()
-            .map(|claim| for_any_node(&class(json!([])), nodes.iter(), claim).unwrap()[ZONE].clone())
+            .map(|claim| for_any_node(&terms(json!([])), nodes.iter(), claim).unwrap()[ZONE].clone())
             .collect();
         assert_eq!(zones.len(), 3);
-        assert_eq!(for_any_node(&class(json!([])), [].iter(), "c"), Some(Segments::new()));
+        assert_eq!(for_any_node(&terms(json!([])), [].iter(), "c"), Some(Segments::new()));
         let allowed = json!([{"matchLabelExpressions": [{"key": ZONE, "values": ["d"]}]}]);
-        assert_eq!(for_any_node(&class(allowed), nodes.iter(), "c"), None);
+        assert_eq!(for_any_node(&terms(allowed), nodes.iter(), "c"), None);
     }
 }
