@@ -7,6 +7,9 @@ use crate::input::LintInput;
 use crate::severity::Severity;
 use crate::subject::Subject;
 
+/// Steps of work to copy a requirement.
+const COPY_STEPS: usize = 5;
+
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
         let node_expressions = subject.node_expressions().into_iter().map(|(path, _, r)| (path, r));
@@ -49,6 +52,9 @@ fn labels_of_nodes(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut 
                 continue;
             }
             let domains = input.nodes.domains(requirement.key());
+            if !input.work.spend(domains.len()) {
+                return;
+            }
             let count = |is_integer: bool| {
                 let values = domains.iter().filter(|(value, _)| value.parse::<i64>().is_ok() == is_integer);
                 values.map(|(_, nodes)| nodes.len()).sum::<usize>()
@@ -65,7 +71,11 @@ fn labels_of_pods(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut F
                 continue;
             }
             // The other requirements still hold.
-            let others = term.term.selector.requirements().iter().filter(|other| *other != requirement);
+            let requirements = term.term.selector.requirements();
+            if !input.work.spend(COPY_STEPS * requirements.len()) {
+                return;
+            }
+            let others = requirements.iter().filter(|other| *other != requirement);
             let set = PodSet {
                 namespaces: term.term.namespaces.clone(),
                 selector: Selector::All(others.cloned().collect()),

@@ -207,10 +207,22 @@ fn the_labels_of_namespaces_that_selectors_are_compared_with_count_as_work() {
     let with_namespaces =
         |n: usize| (0..n).map(namespace).chain([pod.clone()]).collect::<Vec<_>>().join("\n---\n");
     let rule = "affinity-conflicts-with-anti-affinity";
-    assert_eq!(
-        within(&with_namespaces(1), rule, 1000, u64::MAX).1.iter().any(|text| text.starts_with(rule)),
-        false
-    );
-    let (_, incomplete) = within(&with_namespaces(500), rule, 1000, u64::MAX);
-    assert!(incomplete.iter().any(|text| text.starts_with(rule)), "{incomplete:?}");
+    let is_cut = |n: usize| {
+        within(&with_namespaces(n), rule, 1000, u64::MAX).1.iter().any(|text| text.starts_with(rule))
+    };
+    assert_eq!([is_cut(1), is_cut(500)], [false, true]);
+}
+
+#[test]
+fn requirements_that_are_copied_for_each_comparison_count_as_work() {
+    let requirements: Vec<_> =
+        (0..100).map(|i| format!("{{key: k, operator: Gt, values: ['{i}']}}")).collect();
+    let term =
+        format!("{{topologyKey: zone, labelSelector: {{matchExpressions: [{}]}}}}", requirements.join(", "));
+    let text =
+        manifest(&format!("{{podAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{term}]}}}}"));
+    let rule = "label-not-an-integer";
+    let is_cut =
+        |steps: u64| within(&text, rule, steps, u64::MAX).1.iter().any(|text| text.starts_with(rule));
+    assert_eq!([is_cut(100_000), is_cut(10_000)], [false, true]);
 }

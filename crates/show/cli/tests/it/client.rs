@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use berth_client::call::{self, CallError};
 use berth_client::connect::Options;
@@ -13,8 +13,6 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::process::{DEADLINE, POLL};
-
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub async fn connect(kubeconfig: &Path) -> Client {
     let options = Options { kubeconfig: Some(kubeconfig.to_owned()), ..Options::default() };
@@ -30,7 +28,7 @@ pub async fn send(
 ) -> Result<Value, CallError> {
     let body = object.map_or_else(Vec::new, |o| o.to_string().into_bytes());
     let content_type = if body.is_empty() { "" } else { "application/json" };
-    call::json(client, call::with_body(method, path, content_type, body), REQUEST_TIMEOUT).await
+    call::json(client, call::with_body(method, path, content_type, body), DEADLINE).await
 }
 
 pub async fn get(client: &Client, path: &str) -> Result<Value, CallError> {
