@@ -1,7 +1,8 @@
 //! Decisions about devices that take long. Each pod waits for its turn, in the order of priority; others are decided meanwhile.
 //!
 //! The first decision of a pod has a small budget. A pod whose decision is cut waits, marked; its next decisions have a larger
-//! budget, one at a time, and a part of the time, whether they are cut or not. They continue with the nodes that are left, and with what selectors have been evaluated.
+//! budget, one at a time, and a part of the time, whether they are cut or not. They continue with the nodes that are left, and with
+//! what selectors have been evaluated.
 
 use std::time::Duration;
 
