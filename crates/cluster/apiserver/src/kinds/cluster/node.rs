@@ -22,10 +22,9 @@ impl Strategy for Node {
     fn default(&self, value: &mut Value) {
         if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut)
             && let Some(capacity) = status.get("capacity").filter(|capacity| capacity.is_object()).cloned()
+            && status.get("allocatable").is_none_or(is_empty)
         {
-            if status.get("allocatable").is_none_or(is_empty) {
-                status.insert("allocatable".to_owned(), capacity);
-            }
+            status.insert("allocatable".to_owned(), capacity);
         }
         if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
             agree_with_first(spec, ["podCIDR", "podCIDRs"], |range| range, |range| range);
