@@ -42,6 +42,11 @@ impl Simulation {
         for repair in &mut *found {
             repair.fits = all.fitting(repair).map(|(fits, _)| fits);
         }
+        let relaxes =
+            |repair: &Repair| repair.changes.iter().any(|change| matches!(change, Change::Relax { .. }));
+        if !found.iter().any(relaxes) {
+            found.extend(all.relax_terms_of_all(problem));
+        }
         let known = found.iter().position(|repair| repair.reduced_resources().is_some());
         let mut sets = lacking_resources(problem);
         // Beside the others as they are, a pod may need less than if all of them request less.
@@ -287,6 +292,14 @@ impl<'a> AllPods<'a> {
         }
         placed.iter().for_each(|pod| cluster.forget(pod));
         Some((placed.len(), node))
+    }
+
+    /// The rules about pods that reject each other: relaxed for one pod alone, those of the others still reject it.
+    fn relax_terms_of_all(&mut self, problem: &Problem) -> Option<Repair> {
+        let target = self.simulation.pods[self.position].clone();
+        let repair = self.simulation.trial(&target, None, self.budget).relax_terms(problem)?;
+        let (fits, node) = self.fitting(&repair)?;
+        Some(Repair { fits: Some(fits), node: node?, ..repair })
     }
 
     /// The smallest reduction of the requests of one of these sets of resources after which all pods fit.

@@ -200,6 +200,18 @@ impl Trial<'_> {
         })
     }
 
+    /// The pod without its rules about pods that reject it.
+    pub(super) fn relax_terms(&self, problem: &Problem) -> Option<Repair> {
+        let verdicts = problem.rejecting.iter().flat_map(|(_, verdicts)| verdicts);
+        let rejecting = verdicts.filter(|verdict| verdict.plugin == Plugin::InterPodAffinity);
+        let rejecting: BTreeSet<&str> = rejecting.filter_map(|verdict| verdict.term.as_deref()).collect();
+        let rules = self.rules(problem);
+        let is_rejecting =
+            |rule: &&Rule| matches!(rule, Rule::PodTerm { path, .. } if rejecting.contains(path.as_str()));
+        let relaxed: Vec<&Rule> = rules.iter().filter(is_rejecting).take(MAX_RELAXED).collect();
+        if relaxed.is_empty() { None } else { self.relax(&relaxed).map(|(_, repair)| repair) }
+    }
+
     /// The pod without one rule each, for pairs of changes; none if it has more than `most` rules.
     pub(super) fn relax_each(&self, problem: &Problem, most: usize) -> Vec<(Pod, Repair)> {
         let rules = self.rules(problem);

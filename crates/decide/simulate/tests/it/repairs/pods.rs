@@ -125,6 +125,16 @@ fn a_repair_was_verified_for_one_pod_of_its_workload() {
 }
 
 #[test]
+fn anti_affinity_of_pods_of_one_workload_was_not_relaxed_for_all_of_them() {
+    let pod =
+        |i: usize, on: &str| format!("pod default/p{i} {on} app=p anti(app=p @host) owner:ReplicaSet/p\n");
+    let text = "node a host=a\nnode b host=b\n".to_owned() + &pod(1, "on a") + &pod(2, "on b") + &pod(3, "");
+    let repairs = repairs_for_all(&text);
+    assert!(repairs[0].starts_with("prefer instead of require spec.affinity.podAntiAffinity"), "{repairs:?}");
+    assert!(repairs[0].ends_with("all 3 pods fit"), "{repairs:?}");
+}
+
+#[test]
 fn a_spread_constraint_was_repaired_by_tolerating_the_taint_of_the_control_plane() {
     let text = "node cp taint:node-role.kubernetes.io/control-plane:NoSchedule\nnode w1\nnode w2\n";
     let pod = |i: usize, on: &str| {
