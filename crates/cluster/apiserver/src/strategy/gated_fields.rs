@@ -7,7 +7,6 @@ use serde_json::Value;
 /// The gate, the resource (empty: pods and all that have a template of pods), and the path of the field in it, where `[]` stands for the
 /// items of a list, `{}` for the values of a map, and `|` is between fields of which each may be meant.
 const FIELDS: &[(&str, &str, &str)] = &[
-    ("CoordinatedLeaderElection", "leases", "spec.preferredHolder|strategy"),
     ("DRADerivedAttributes", "resourceclaims", "spec.devices.requests[].exactly.derivedAttributes"),
     ("DRADerivedAttributes", "resourceclaims", "spec.devices.requests[].firstAvailable[].derivedAttributes"),
     (

@@ -98,6 +98,7 @@ fn needed(kind: &str) -> (&'static str, Value) {
             let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
             ("sample", json!({"spec": {"driver": "d", "pool": pool, "allNodes": true}}))
         }
+        "ControllerRevision" => ("sample", json!({"data": {}})),
         "Service" => ("sample", json!({"spec": {"ports": [{"port": 80}]}})),
         "ServiceCIDR" => ("sample", json!({"spec": {"cidrs": ["10.96.0.0/16"]}})),
         "VolumeAttachment" => ("sample", json!({"spec": {"source": {"persistentVolumeName": "v"}}})),

@@ -61,7 +61,7 @@ async fn pods_get_defaults_and_keep_set_fields() {
 async fn a_client_that_does_not_know_the_fields_of_the_proposals_sends_objects_back_without_them() {
     let server = server().await;
     let client = admin(&server);
-    let known = json!({"preferredDuringSchedulingIgnoredDuringExecution": []});
+    let known = json!({});
     let rules = json!([{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": ""}]);
     let mut affinity = json!({"podAntiAffinity": known});
     affinity["podAntiAffinity"]["requiredDuringSchedulingRequiredDuringExecution"] = rules;

@@ -201,7 +201,7 @@ async fn webhooks_change_and_deny_requests() {
     let server = server().await;
     let client = admin(&server);
     let responder = Responder::start(|name, request| match name {
-        "adds" => Some(json!({
+        "adds.example.com" => Some(json!({
             "allowed": true, "patchType": "JSONPatch",
             // [{"op":"add","path":"/metadata/labels","value":{"added":"yes"}}]
             "patch": "W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2xhYmVscyIsInZhbHVlIjp7ImFkZGVkIjoieWVzIn19XQ==",
@@ -213,8 +213,8 @@ async fn webhooks_change_and_deny_requests() {
     })
     .await;
     for (kind, plural, name) in [
-        ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "adds"),
-        ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "judges"),
+        ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "adds.example.com"),
+        ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "judges.example.com"),
     ] {
         let configuration = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name},

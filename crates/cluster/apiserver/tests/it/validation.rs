@@ -79,7 +79,7 @@ async fn selectors_that_are_not_of_pod_terms_accepted_gt_and_lt() {
             (
                 "/apis/apps/v1/namespaces/default/replicasets",
                 json!({"spec": {"selector": selector, "template": template}}),
-                "spec.selector",
+                "spec.selector.matchExpressions[0].operator",
             ),
         ] {
             let mut object = object;

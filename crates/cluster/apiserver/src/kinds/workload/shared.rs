@@ -335,9 +335,11 @@ mod tests {
         };
         let deployment =
             defaulted("apps", "deployments", json!({"strategy": {"rollingUpdate": {"maxSurge": 1}}}));
+        let mut spec = deployment["spec"].clone();
+        assert_eq!(spec["template"].take()["spec"]["schedulerName"], "default-scheduler");
         assert_eq!(
-            deployment["spec"],
-            json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
+            spec,
+            json!({"template": null, "replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "25%"}}})
         );
         let recreate = defaulted("apps", "deployments", json!({"strategy": {"type": "Recreate"}}));
