@@ -38,7 +38,13 @@ fn registered_metrics() -> BTreeSet<String> {
         let prefix = source.split_once("with_prefix(").map(|(_, rest)| format!("{}_", quoted(rest)));
         let prefix = prefix.unwrap_or_default();
         let calls = source.split("register").filter(|rest| rest.starts_with('(') || rest.starts_with("ed("));
-        names.extend(calls.map(|rest| format!("{prefix}{}", quoted(rest))));
+        let called = calls.filter_map(|rest| rest.split(')').next()).map(quoted);
+        // The rows of `metrics!`, such as `leads: Gauge = "leader";`.
+        let rows = source.lines().filter_map(|line| line.split_once(" = \""));
+        let rows =
+            rows.filter(|(field, _)| field.contains(": ")).filter_map(|(_, name)| name.split('"').next());
+        let all = called.chain(rows.map(str::to_owned)).filter(|name| !name.is_empty());
+        names.extend(all.map(|name| format!("{prefix}{name}")));
     }
     names
 }
