@@ -230,7 +230,7 @@ async fn webhooks_change_and_deny_requests() {
     assert_eq!(code, StatusCode::BAD_REQUEST);
     assert_eq!(
         status["message"],
-        "admission webhook \"judges\" denied the request: \"CREATE\" of {\"added\":\"yes\"}"
+        "admission webhook \"judges.example.com\" denied the request: \"CREATE\" of {\"added\":\"yes\"}"
     );
     let (code, _) = call(&client, Method::DELETE, &format!("{PODS}/good"), &Value::Null).await;
     assert_eq!(code, StatusCode::BAD_REQUEST);
