@@ -64,8 +64,9 @@ async fn a_suspended_job_has_no_pods_and_a_deleted_one_deletes_its_pods() {
     world.create(JOBS, &job("run", json!({"parallelism": 3, "completions": 3}))).await;
     world.until("running", &path, |job| job["status"]["ready"] == 3).await;
     world.patch(&path, json!({"spec": {"suspend": true}})).await;
-    let suspended =
-        world.until("suspended", &path, |job| has(job, "Suspended") && job["status"]["active"].is_null()).await;
+    let suspended = world
+        .until("suspended", &path, |job| has(job, "Suspended") && job["status"]["active"].is_null())
+        .await;
     assert_eq!(suspended["status"]["failed"].as_i64().unwrap_or(0), 0, "being suspended is no failure");
     world.until_listed("no pods", PODS, |pods| pods.is_empty()).await;
     world.patch(&path, json!({"spec": {"suspend": false}})).await;
