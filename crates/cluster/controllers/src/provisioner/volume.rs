@@ -1,6 +1,7 @@
 //! The volume that the provisioner creates for a claim. Pure.
 
 use berth_api::resource::PERSISTENT_VOLUMES;
+use berth_api::simulated_nodes::CSI_DRIVER;
 use berth_control::volume::Segments;
 use serde_json::{Value, json};
 
@@ -17,12 +18,14 @@ pub(super) fn name(claim: &PersistentVolumeClaim) -> String {
 /// A volume that is accessible from nodes with these labels.
 pub(super) fn new_volume(claim: &PersistentVolumeClaim, class: &StorageClass, segments: &Segments) -> Value {
     let (name, meta) = (name(claim), &claim.metadata);
+    // The older provisioners of clouds, such as `kubernetes.io/aws-ebs`, have names that no driver has.
+    let driver = if class.provisioner.contains('/') { CSI_DRIVER } else { &class.provisioner };
     let mut spec = json!({
         "accessModes": claim.spec.access_modes,
         "capacity": claim.requests(),
         "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta.namespace,
             "name": meta.name, "uid": meta.uid, "resourceVersion": meta.resource_version},
-        "csi": {"driver": class.provisioner, "volumeHandle": name},
+        "csi": {"driver": driver, "volumeHandle": name},
         "persistentVolumeReclaimPolicy": class.reclaim_policy,
         "storageClassName": class.metadata.name,
         "volumeMode": claim.spec.volume_mode,

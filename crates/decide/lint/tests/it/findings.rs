@@ -355,7 +355,7 @@ fn fields_of_the_proposals_in_the_spec_for_a_standard_api_server_are_errors_with
             {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["it's"]}]}]}},
         "podAntiAffinity": {
             executing: [
-                {"labelSelector": {"matchLabels": {"app": "db"}}, "namespaces": [], "topologyKey": "", "limit": 2}],
+                {"labelSelector": {"matchLabels": {"app": "db"}}, "namespaces": [], "limit": 2}],
             "requiredDuringSchedulingIgnoredDuringExecution": [{
                 "labelSelector": {"matchExpressions": [{"key": "load", "operator": "Gt", "values": ["5"]}]},
                 "topologyKey": "topology.kubernetes.io/zone"}],
