@@ -109,7 +109,6 @@ pub enum VersionChange {
     GroupsPreempt,
     BasicGroups,
     RequestsOfResizes,
-    DistinctWithinRequest,
     EmptySpreadSelector,
     EmptyBudgetSelector,
     AllWithUnusablePool,
@@ -216,12 +215,6 @@ const ROWS: &[ChangeRow] = &[
         V1_37,
         "A resized pod requests the most of desired, allocated and actuated resources, each summed over its containers, and without \
          the desired ones if the resize is infeasible; the most of each container whose status has `resources` was summed",
-    ),
-    row(
-        DistinctWithinRequest,
-        None,
-        V1_37,
-        "`distinctAttribute` holds for all devices of a request; each was compared with the last one of each request that was tried",
     ),
     row(
         EmptySpreadSelector,

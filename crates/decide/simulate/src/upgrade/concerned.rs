@@ -54,9 +54,6 @@ impl Concerned<'_> {
             VersionChange::ExclusiveWithShares => {
                 self.slices(|slice| slice.spec.devices.iter().any(|device| device.allow_multiple_allocations))
             }
-            VersionChange::DistinctWithinRequest => self.claims(|claim| {
-                claim.constraints.iter().any(|constraint| constraint.distinct_attribute.is_some())
-            }),
             VersionChange::VersionsWithoutBuildMetadata => self.claims(|claim| !claim.constraints.is_empty()),
             VersionChange::RequestsOfResizes => self.pods(|pod| PodRequests::depend_on_status(&pod.pod)),
             VersionChange::PodLevelFitScore => self.pods(|pod| pod.pod.spec.resources.is_some()),

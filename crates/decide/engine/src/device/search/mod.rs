@@ -158,8 +158,8 @@ pub(super) struct Search<'a> {
     holders: Vec<Vec<usize>>,
     /// What is taken now of the capacities of shared candidates, with the number of shares.
     taken: BTreeMap<usize, (usize, BTreeMap<String, Quantity>)>,
-    /// The attributes of the devices that count for each constraint, by claim, each with its request.
-    constrained: Vec<Vec<Vec<(usize, &'a DeviceAttribute)>>>,
+    /// The attributes of the devices that count for each constraint, by claim.
+    constrained: Vec<Vec<Vec<&'a DeviceAttribute>>>,
     chosen: Vec<ChosenClaim>,
     /// Whether combinations that are known to fail are left out, if that was asked for.
     is_pruned: Option<bool>,

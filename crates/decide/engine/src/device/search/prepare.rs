@@ -169,14 +169,12 @@ impl<'a> Search<'a> {
         is_pruned
     }
 
-    /// Whether trying something can end in an error, or change what follows.
+    /// Whether trying something can end in an error.
     fn can_fail(&self) -> bool {
         self.wanted.iter().enumerate().any(|(claim, requests)| {
             let constraints = &self.claims[claim].spec.constraints;
             requests.iter().flatten().any(|wanted| {
                 (wanted.alternative.count == CountMode::All && !constraints.is_empty())
-                    || (constraints.iter().any(|c| c.is_distinct)
-                        && !self.has(VersionChange::DistinctWithinRequest))
                     || wanted.n_devices > MAX_DEVICES
                     || self.candidates.iter().any(|candidate| {
                         self.selects(claim, wanted, candidate).is_err()

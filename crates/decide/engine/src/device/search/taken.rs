@@ -79,17 +79,12 @@ impl<'a> Search<'a> {
         if takes_counters && !try_take(&mut self.pools[pool].counters, device) {
             return Ok(false);
         }
-        let (values, is_violated) = self.values_for(at.claim, request, alternative, device);
-        if is_violated {
-            for (i, _) in &values {
-                self.forget(at, *i);
-            }
-        }
-        let (false, Some(share)) = (is_violated, self.share_of(alternative, candidate)) else {
+        let values = self.values_for(at.claim, request, alternative, device);
+        let (Some(values), Some(share)) = (&values, self.share_of(alternative, candidate)) else {
             if takes_counters {
                 give_back(&mut self.pools[pool].counters, device);
             }
-            if must && is_violated {
+            if must && values.is_none() {
                 let name = alternative.name();
                 let (claim, pool) = (&self.claims[at.claim].claim, self.pools[pool].name);
                 return Err(Stop::Error(format!(
@@ -99,9 +94,8 @@ impl<'a> Search<'a> {
             }
             return Ok(false);
         };
-        for (i, value) in values {
-            self.forget(at, i);
-            self.constrained[at.claim][i].push((at.request, value));
+        for &(i, value) in values {
+            self.constrained[at.claim][i].push(value);
         }
         if is_shared {
             let (n_shares, taken) = self.taken.entry(candidate).or_default();
@@ -141,9 +135,11 @@ impl<'a> Search<'a> {
         if let Some(waste) = self.waste.as_mut().filter(|_| !alternative.admin_access) {
             waste.taken.pop();
         }
-        for (i, constraint) in self.constraints_of(at.claim).iter().enumerate() {
-            if constraint.concerns(request, alternative) && !self.forget(at, i) {
-                self.constrained[at.claim][i].pop();
+        for (constraint, values) in
+            self.claims[at.claim].spec.constraints.iter().zip(&mut self.constrained[at.claim])
+        {
+            if constraint.concerns(request, alternative) {
+                values.pop();
             }
         }
         match chosen.and_then(|chosen| chosen.share) {
@@ -172,36 +168,25 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Before Kubernetes 1.37, a distinct attribute is kept once for each request: the next device of the request, and one
-    /// that is given back, replace it. Returns whether the constraint is kept so.
-    fn forget(&mut self, at: Position, i: usize) -> bool {
-        let forgets =
-            self.constraints_of(at.claim)[i].is_distinct && !self.has(VersionChange::DistinctWithinRequest);
-        if forgets {
-            self.constrained[at.claim][i].retain(|(request, _)| *request != at.request);
-        }
-        forgets
-    }
-
-    /// The values that a device adds to the constraints of a claim that concern an alternative, by their numbers, up to the first
-    /// that it violates; and whether it violates one.
+    /// The values that a device adds to the constraints of a claim that concern an alternative, by their numbers; none if it
+    /// violates one.
     fn values_for(
         &self,
         claim: usize,
         request: &ClaimRequest,
         alternative: &Alternative,
         device: &'a DeviceRecord,
-    ) -> (SmallVec<[(usize, &'a DeviceAttribute); 2]>, bool) {
+    ) -> Option<SmallVec<[(usize, &'a DeviceAttribute); 2]>> {
         let mut values = SmallVec::new();
         self.meter.spend(self.constraints_of(claim).len());
         for (i, constraint) in self.constraints_of(claim).iter().enumerate() {
             match self.adds_to(claim, i, constraint, request, alternative, device) {
                 Added::NotConcerned => {}
                 Added::Value(value) => values.push((i, value)),
-                Added::Violates => return (values, true),
+                Added::Violates => return None,
             }
         }
-        (values, false)
+        Some(values)
     }
 
     pub(super) fn adds_to(
@@ -218,10 +203,11 @@ impl<'a> Search<'a> {
         }
         let Some(value) = device.shape.attribute(&constraint.attribute) else { return Added::Violates };
         let values = &self.constrained[claim][i];
-        let is_equal = |other: &DeviceAttribute| value == other || self.differs_in_build_alone(value, other);
+        let is_equal =
+            |other: &&DeviceAttribute| value == *other || self.differs_in_build_alone(value, other);
         let holds = match constraint.is_distinct {
-            true => !values.iter().any(|(_, other)| is_equal(other)),
-            false => values.first().is_none_or(|(_, other)| is_equal(other)),
+            true => !values.iter().any(is_equal),
+            false => values.first().is_none_or(is_equal),
         };
         if holds && *value != DeviceAttribute::Unset { Added::Value(value) } else { Added::Violates }
     }

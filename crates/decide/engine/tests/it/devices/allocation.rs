@@ -76,14 +76,6 @@ fn every_device_has_another_value_of_a_distinct_attribute() {
 }
 
 #[test]
-fn in_1_36_a_distinct_attribute_is_compared_with_the_last_device_of_each_request() {
-    let claim = requests(&[", count: 3"]) + ", constraints: [{distinctAttribute: gpu.example.com/numa}]";
-    let text = with_numa() + &pod_with_claim("p", &claim);
-    assert_eq!(world_with(with_gates(V1_36.into()), &text).placed("p"), "n0: r0=a r0=b r0=d");
-    assert_eq!(world(&text).placed("p"), unplaced(1, NOT_ALL));
-}
-
-#[test]
 fn partitions_share_the_counters_of_their_device() {
     let part = |name: &str, memory: u8| {
         format!(

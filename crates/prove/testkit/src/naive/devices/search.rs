@@ -1,6 +1,5 @@
 //! The search for devices: the first allocation, in the documented order, that meets everything.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use berth_api::feature_gates::FeatureGates;
@@ -122,9 +121,6 @@ struct Search<'a> {
     /// What is in use by claims that were allocated before.
     in_use: &'a [&'a DeviceRequestAllocationResult],
     gates: FeatureGates,
-    /// Before Kubernetes 1.37, the value that distinct attributes are compared with, by claim, constraint and request: that of the
-    /// last device that was tried, and none after a device was given back.
-    last_values: RefCell<BTreeMap<(usize, usize, &'a str), &'a DeviceAttribute>>,
 }
 
 /// Finds devices for all claims on a node.
@@ -183,14 +179,7 @@ pub fn allocate(
         }
         prepared.push(of_claim);
     }
-    let search = Search {
-        claims,
-        wishes: &prepared,
-        candidates: &candidates,
-        in_use: &in_use,
-        gates,
-        last_values: RefCell::default(),
-    };
+    let search = Search { claims, wishes: &prepared, candidates: &candidates, in_use: &in_use, gates };
     Ok(match search.request(0, 0, Vec::new())? {
         Some(choices) => {
             let mut n_shares = 0;
@@ -369,11 +358,10 @@ impl<'a> Search<'a> {
             if !way.selects[i].clone()? {
                 continue;
             }
-            if let Ok(with) = self.take(claim, &way.wish, candidate, &choices) {
-                if let Some(found) = self.some(claim, request, way, n - 1, i + 1, with)? {
-                    return Ok(Some(found));
-                }
-                self.give_back(claim, &way.wish, usize::MAX);
+            if let Ok(with) = self.take(claim, &way.wish, candidate, &choices)
+                && let Some(found) = self.some(claim, request, way, n - 1, i + 1, with)?
+            {
+                return Ok(Some(found));
             }
         }
         Ok(None)
@@ -385,31 +373,14 @@ impl<'a> Search<'a> {
         claim: usize,
         request: usize,
         way: &'a Prepared<'a>,
-        choices: Vec<Choice<'a>>,
-    ) -> Outcome<'a> {
-        let n_before = choices.len();
-        let (choices, is_complete) = self.all_of(claim, way, choices)?;
-        let n_taken = choices.len() - n_before;
-        let found = if is_complete { self.request(claim, request + 1, choices)? } else { None };
-        if found.is_none() && n_taken > 0 {
-            self.give_back(claim, &way.wish, usize::MAX);
-        }
-        Ok(found)
-    }
-
-    /// The choices with the devices of a request for all, and whether it got all.
-    fn all_of(
-        &self,
-        claim: usize,
-        way: &'a Prepared<'a>,
         mut choices: Vec<Choice<'a>>,
-    ) -> Result<(Vec<Choice<'a>>, bool), String> {
+    ) -> Outcome<'a> {
         for (candidate, selects) in self.candidates.iter().zip(&way.selects) {
             if *selects != Ok(true) {
                 continue;
             }
             if self.is_in_use(claim, &way.wish, candidate, &choices) {
-                return Ok((choices, false));
+                return Ok(None);
             }
             choices = match self.take(claim, &way.wish, candidate, &choices) {
                 Ok(choices) => choices,
@@ -422,10 +393,10 @@ impl<'a> Search<'a> {
                         way.wish.alternative.unwrap_or(way.wish.request),
                     ));
                 }
-                Err(Refusal::Other) => return Ok((choices, false)),
+                Err(Refusal::Other) => return Ok(None),
             };
         }
-        Ok((choices, true))
+        self.request(claim, request + 1, choices)
     }
 
     /// Whether a device that is not shared belongs to a claim. For administration only the claim itself counts.
@@ -464,14 +435,7 @@ impl<'a> Search<'a> {
         }
         let constraints = &self.claims[claim].spec.devices.constraints;
         let own: Vec<_> = with.iter().filter(|choice| choice.claim == claim).collect();
-        let holds = |(i, constraint): (usize, &'a DeviceConstraint)| match &constraint.distinct_attribute {
-            Some(attribute) if self.gates.version < V1_37 => {
-                self.differs_from_last(claim, i, constraint, wish, value(candidate, attribute))
-            }
-            _ => holds(constraint, &own, self.gates.version),
-        };
-        if let Some(violated) = constraints.iter().enumerate().position(|constraint| !holds(constraint)) {
-            self.give_back(claim, wish, violated);
+        if !constraints.iter().all(|constraint| holds(constraint, &own, self.gates.version)) {
             return Err(Refusal::Constraint);
         }
         let of_device = with.iter().filter(|choice| choice.candidate.id() == candidate.id());
@@ -479,35 +443,6 @@ impl<'a> Search<'a> {
             return Err(Refusal::Other);
         }
         Ok(with)
-    }
-
-    /// Whether a device has another value than those that are remembered. It is remembered then.
-    fn differs_from_last(
-        &self,
-        claim: usize,
-        i: usize,
-        constraint: &DeviceConstraint,
-        wish: &Wish<'a>,
-        value: Option<&'a DeviceAttribute>,
-    ) -> bool {
-        if !wish.is_in(&constraint.requests) {
-            return true;
-        }
-        let mut last_values = self.last_values.borrow_mut();
-        let mut others = last_values.iter().filter(|((c, j, _), _)| (*c, *j) == (claim, i));
-        let Some(value) = value.filter(|value| others.all(|(_, other)| other != value)) else { return false };
-        last_values.insert((claim, i, wish.request), value);
-        true
-    }
-
-    /// Forgets the values of a request, for the constraints before one.
-    fn give_back(&self, claim: usize, wish: &Wish, before: usize) {
-        let constraints = &self.claims[claim].spec.devices.constraints;
-        let concerns = |i: usize| wish.is_in(&constraints[i].requests);
-        let is_of_it = |(c, i, request): &(usize, usize, &str)| {
-            (*c, *request) == (claim, wish.request) && *i < before && concerns(*i)
-        };
-        self.last_values.borrow_mut().retain(|key, _| !is_of_it(key));
     }
 
     /// Whether the counters of the pool suffice for all of its devices in use, for those chosen, and for this one. A
