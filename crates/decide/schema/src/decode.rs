@@ -6,7 +6,7 @@ use std::fmt;
 use base64::Engine;
 use berth_api::object::time::{rfc3339, rfc3339_micros};
 use berth_api::syntax::quantity::Quantity;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::definitions::PROPOSED_FIELD;
 use super::go_time;
@@ -59,12 +59,13 @@ pub fn complete(ty: &Type, object: &mut Value) {
     match (ty, object) {
         (Type::Struct(of), Value::Object(fields)) => {
             fields.retain(|name, value| !of.omits(name, value));
-            for (name, empty) in of.encoded() {
-                let is_given = fields
-                    .get(name)
-                    .is_some_and(|value| !value.is_null() && (!empty.is_null() || *value != json!([])));
-                if !is_given {
-                    fields.insert(name.to_owned(), empty);
+            for &(name, is_null) in of.encoded() {
+                let is_empty =
+                    |value: &Value| value.is_null() || is_null && value.as_array().is_some_and(Vec::is_empty);
+                if fields.get(name).is_none_or(is_empty)
+                    && let Some(field) = of.field(name)
+                {
+                    fields.insert(name.to_owned(), if is_null { Value::Null } else { field.ty().zero() });
                 }
             }
             for (name, value) in fields.iter_mut().filter(|(_, value)| value.is_object() || value.is_array())

@@ -15,7 +15,7 @@ fn table() -> &'static FxHashMap<&'static str, &'static str> {
     TABLE.get_or_init(|| rows(include_str!("semantics.txt")))
 }
 
-/// What becomes of a field that is empty.
+/// How a field is written that is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Empty {
     /// It is written, also if it is absent.

@@ -214,11 +214,9 @@ impl Struct {
             && self.field(name).is_some_and(|field| !counts(field.ty()))
     }
 
-    /// The fields that Kubernetes writes even if they are empty, and what it writes then.
-    pub(crate) fn encoded(&self) -> impl Iterator<Item = (&'static str, Value)> {
-        let fields =
-            self.encoded.iter().filter_map(|(name, is_null)| Some((*name, *is_null, self.field(name)?)));
-        fields.map(|(name, is_null, field)| (name, if is_null { Value::Null } else { field.ty().zero() }))
+    /// The fields that Kubernetes writes even if they are empty, and whether they are `null` then.
+    pub(crate) fn encoded(&self) -> &[(&'static str, bool)] {
+        &self.encoded
     }
 
     pub fn field(&self, name: &str) -> Option<&Field> {

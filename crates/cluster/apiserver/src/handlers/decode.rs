@@ -21,7 +21,7 @@ pub const APPLY: &str = "application/apply-patch+yaml";
 const MAX_ALIASED_BYTES: usize = 64 << 10;
 const NO_VERSION: &str = "couldn't get version/kind; json parse error: ";
 
-/// What becomes of unknown and duplicate fields. Unknown ones are dropped in any case.
+/// Whether unknown and duplicate fields are errors or warnings. Unknown ones are dropped in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
     Ignore,

@@ -43,7 +43,7 @@ pub struct WriteRequest<'r> {
 
 pub struct Written {
     pub object: Arc<Object>,
-    /// What became of it.
+    /// Whether the object was created, changed or deleted.
     pub event_type: EventType,
 }
 

@@ -194,6 +194,15 @@ async fn server_side_apply_creates_conflicts_and_takes_over() {
     let (code, status) =
         send(&client, Method::PATCH, &path, "application/apply-patch+yaml", deployment(1).to_string()).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "a manager is required: {status}");
+    // As kube-apiserver 1.37.2 answers.
+    for force in ["true", "false"] {
+        let path = format!("{path}?force={force}");
+        let (code, status) =
+            send(&client, Method::PATCH, &path, "application/merge-patch+json", "{}".to_owned()).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
+        let why = "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch";
+        assert_eq!(status["message"], why);
+    }
 }
 
 #[tokio::test]

@@ -39,8 +39,7 @@ pub fn label_key(key: &str) -> Vec<String> {
             name
         }
         Some((prefix, name)) => {
-            let said = dns_subdomain(prefix).into_iter().map(|p| p.replace("253 characters", "253 bytes"));
-            problems.extend(said.map(|p| format!("prefix part {p}")));
+            problems.extend(subdomain(prefix, "bytes").into_iter().map(|p| format!("prefix part {p}")));
             name
         }
     };
@@ -68,9 +67,18 @@ pub fn label_value(value: &str) -> Vec<String> {
 
 /// A DNS label: the name of a namespace or a container.
 pub fn dns_label(name: &str) -> Vec<String> {
+    label(name, "characters")
+}
+
+/// A DNS label, as the newer library says it: the name of a template of a group.
+pub fn short_name(name: &str) -> Vec<String> {
+    label(name, "bytes")
+}
+
+fn label(name: &str, unit: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 63 {
-        problems.push(too_long(63, "characters"));
+        problems.push(too_long(63, unit));
     }
     if !is_dns_label(name) {
         let problem = if is_dns_subdomain(name) { "must not contain dots" } else { DNS_LABEL };
@@ -93,9 +101,13 @@ pub fn dns_1035_label(name: &str) -> Vec<String> {
 
 /// A DNS subdomain: the name of most objects.
 pub fn dns_subdomain(name: &str) -> Vec<String> {
+    subdomain(name, "characters")
+}
+
+fn subdomain(name: &str, unit: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 253 {
-        problems.push(too_long(253, "characters"));
+        problems.push(too_long(253, unit));
     }
     if !is_dns_subdomain(name) {
         problems.push(DNS_SUBDOMAIN.to_owned());

@@ -11,7 +11,7 @@ use berth_schema::resource::*;
 use crate::kinds::kind::{NoRules, kinds};
 use crate::kinds::prelude::*;
 
-/// A lease of which somebody may become the holder.
+/// Leases: which component leads.
 static LEASE: Typed = Typed {
     check: |lease, causes| {
         let seconds = &lease["spec"]["leaseDurationSeconds"];

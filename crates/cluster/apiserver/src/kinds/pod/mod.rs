@@ -157,7 +157,7 @@ impl Strategy for Pod {
             drop_extensions(pod);
         }
         write_back(pod, &typed);
-        // Whoever reads it again reads the same.
+        // A second conversion of the object gives the same typed pod.
         if let Some(admitted) = context.admitted {
             admitted.get_or_init(|| typed);
         }

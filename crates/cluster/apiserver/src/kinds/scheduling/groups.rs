@@ -35,11 +35,7 @@ pub const DISRUPTION: &[Rule] =
 const CLASS: &[Rule] = &[Name(syntax::dns_subdomain)];
 const PRIORITY: &[Rule] = &[Number(i64::MIN, MAX_PRIORITY, "must be less than or equal to 1000000000")];
 const PREEMPTION_POLICY: &[Rule] = &[OneOf(&["Never", "PreemptLowerPriority"])];
-const TEMPLATE_NAME: &[Rule] = &[REQUIRED, Name(short_name)];
-/// A DNS label, in the words of the newer library of Kubernetes, which counts bytes.
-fn short_name(name: &str) -> Vec<String> {
-    syntax::dns_label(name).into_iter().map(|problem| problem.replace("63 characters", "63 bytes")).collect()
-}
+const TEMPLATE_NAME: &[Rule] = &[REQUIRED, Name(syntax::short_name)];
 const REFERENCE: &[Rule] =
     &[Object(&[("workloadName", &[REQUIRED, Name(syntax::dns_subdomain)]), ("templateName", TEMPLATE_NAME)])];
 const PARENT_NAME: &[Rule] =
