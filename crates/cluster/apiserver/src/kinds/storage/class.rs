@@ -1,5 +1,7 @@
 //! StorageClasses and VolumeAttributesClasses.
 
+use std::collections::HashSet;
+
 use berth_api::syntax;
 use berth_schema::resource::VOLUME_ATTRIBUTES_CLASSES;
 
@@ -41,10 +43,12 @@ impl Strategy for StorageClass {
 }
 
 fn validate_topologies(terms: &[Value], causes: &mut Causes) {
+    let repeated_terms: HashSet<usize> = repeated(terms).into_iter().collect();
     for (i, term) in terms.iter().enumerate() {
         let path = format!("allowedTopologies[{i}].matchLabelExpressions");
         let requirements = items(term, "matchLabelExpressions");
-        let repeated_keys = repeated(requirements.iter().map(|requirement| text(requirement, "/key")));
+        let keys = requirements.iter().map(|requirement| text(requirement, "/key"));
+        let repeated_keys: HashSet<usize> = repeated(keys).into_iter().collect();
         for (j, requirement) in requirements.iter().enumerate() {
             let path = format!("{path}[{j}]");
             let values = items(requirement, "values");
@@ -60,7 +64,7 @@ fn validate_topologies(terms: &[Value], causes: &mut Causes) {
                 causes.duplicate(&format!("{path}.key"), &key.into());
             }
         }
-        if requirements.is_empty() || terms[..i].contains(term) {
+        if requirements.is_empty() || repeated_terms.contains(&i) {
             causes.duplicate(&path, &"".into());
         }
     }

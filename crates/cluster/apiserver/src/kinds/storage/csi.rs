@@ -82,12 +82,12 @@ impl Strategy for CsiNode {
             // Of keys, kube-apiserver names the driver.
             let path = format!("spec.drivers[{i}]");
             let keys = items(driver, "topologyKeys");
-            for (j, key) in keys.iter().enumerate() {
+            for j in repeated(keys) {
+                causes.duplicate(&path, &keys[j]);
+            }
+            for key in keys {
                 if is_empty(key) {
                     causes.required(&path, "");
-                }
-                if keys[..j].contains(key) {
-                    causes.duplicate(&path, key);
                 }
                 causes.problems(&path, key, syntax::label_key(text(key, "")));
             }

@@ -1,5 +1,7 @@
 //! Jobs.
 
+use std::collections::HashSet;
+
 use berth_api::syntax;
 use jiff::Timestamp;
 
@@ -121,7 +123,7 @@ fn validate_failure_policy(spec: &Value, causes: &mut Causes) {
     causes.one_of("spec.podReplacementPolicy", &spec["podReplacementPolicy"], &["Failed"]);
     let pod = &spec["template"]["spec"];
     let containers = items(pod, "containers").iter().chain(items(pod, "initContainers"));
-    let containers: Vec<&str> = containers.map(|container| text(container, "/name")).collect();
+    let containers: HashSet<&str> = containers.map(|container| text(container, "/name")).collect();
     for (i, rule) in items(&spec["podFailurePolicy"], "rules").iter().enumerate() {
         let path = format!("spec.podFailurePolicy.rules[{i}]");
         let actions = ["Count", "FailIndex", "FailJob", "Ignore"];
@@ -163,7 +165,7 @@ fn validate_failure_policy(spec: &Value, causes: &mut Causes) {
     }
 }
 
-fn validate_exit_codes(path: &str, codes: &Value, containers: &[&str], causes: &mut Causes) {
+fn validate_exit_codes(path: &str, codes: &Value, containers: &HashSet<&str>, causes: &mut Causes) {
     let operator = format!("{path}.operator");
     if is_empty(&codes["operator"]) {
         causes.required(&operator, "valid values: [\"In\" \"NotIn\"]");
@@ -171,7 +173,7 @@ fn validate_exit_codes(path: &str, codes: &Value, containers: &[&str], causes: &
         causes.one_of(&operator, &codes["operator"], &["In", "NotIn"]);
     }
     let container = &codes["containerName"];
-    if container.as_str().is_some_and(|name| !containers.contains(&name)) {
+    if container.as_str().is_some_and(|name| !containers.contains(name)) {
         let why = "must be one of the container or initContainer names in the pod template";
         causes.invalid(&format!("{path}.containerName"), container, why);
     }
@@ -184,9 +186,9 @@ fn validate_exit_codes(path: &str, codes: &Value, containers: &[&str], causes: &
             let why = "must not be 0 for the In operator";
             causes.invalid(&format!("{path}.values[{i}]"), value, why);
         }
-        if values[..i].contains(value) {
-            causes.duplicate(&format!("{path}.values[{i}]"), value);
-        }
+    }
+    for i in repeated(values) {
+        causes.duplicate(&format!("{path}.values[{i}]"), &values[i]);
     }
     if !values.is_sorted_by_key(Value::as_i64) {
         causes.invalid(&format!("{path}.values"), &codes["values"], "must be ordered");
