@@ -26,8 +26,8 @@ use crate::authz::Authorizer;
 use crate::custom;
 use crate::handlers::{self, Body, Reply};
 use crate::request::{
-    ApiRequest, ApiResult, Attributes, MASTERS, Query, Reason, RequestInfo, Route, Status, UnknownResource,
-    User, Verb, accepts_gzip, refusal, route,
+    ApiRequest, ApiResult, Attributes, MASTERS, MediaType, Query, Reason, RequestInfo, Route, Status,
+    UnknownResource, User, Verb, accepts_gzip, refusal, route,
 };
 
 /// What is known of a request, and what it holds until its response has been sent.
@@ -47,6 +47,7 @@ pub async fn serve<B: RequestBody>(state: Arc<State>, request: Request<B>) -> Re
     let begun = Instant::now();
     let head = request.method() == Method::HEAD;
     let compresses = !head && accepts_gzip(request.headers());
+    let media_type = MediaType::preferred(request.headers());
     let connection = request.extensions().get::<Connection>().map(|connection| connection.0.clone());
     let waits_to_send = request.headers().contains_key(header::EXPECT);
     let (parts, body) = request.into_parts();
@@ -56,7 +57,7 @@ pub async fn serve<B: RequestBody>(state: Arc<State>, request: Request<B>) -> Re
     let answered = answer(&state, parts, &mut body, &mut exchange);
     let mut reply = match AssertUnwindSafe(answered).catch_unwind().await {
         Ok(Ok(reply)) => reply,
-        Ok(Err(status)) => Reply::from(status),
+        Ok(Err(status)) => Reply::from(status).in_media_type(media_type),
         Err(_) => {
             tracing::error!(info = ?exchange.info, "a handler panicked");
             Reply::from(Status::internal("the request could not be completed"))
