@@ -25,6 +25,8 @@ use crate::request::{
 use crate::store::{Event, EventType, Filter, Object, Store, write_frame};
 use crate::table::{self, IncludeObject};
 
+/// The content type of a watch whose events are messages with their length before them.
+pub const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest and the default duration of a watch.
 const MAX_DURATION: Duration = Duration::from_secs(3600);
@@ -103,7 +105,7 @@ pub fn watch(api: &Api, info: &RequestInfo, query: &Query, headers: &HeaderMap) 
         Some((chunk, watcher))
     });
     let content_type = match media_type {
-        MediaType::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        MediaType::Protobuf => PROTOBUF_WATCH,
         other => other.content_type(),
     };
     let body = Body::Stream(Box::pin(stream), held);
