@@ -331,8 +331,7 @@ impl Simulation {
     fn admission_options<'c>(&self, pod: &Pod, classes: &'c Classes) -> AdmissionOptions<'c> {
         let Classes { priority, runtime } = classes;
         AdmissionOptions {
-            extensions: self.extensions,
-            feature_gates: self.cluster.settings().config.feature_gates,
+            rules: self.cluster.settings().rule_options(),
             priority_classes: (is_known(pod, priority) && !priority.is_empty()).then_some(priority),
             runtime_classes: known_runtime_classes(pod, runtime),
             ..AdmissionOptions::default()
