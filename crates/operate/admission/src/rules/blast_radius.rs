@@ -46,7 +46,7 @@ pub(crate) fn stays_within_blast_radius<K: StateAccess>(
             true => state.cluster().preferred_blast_radius(&prepared).preferred,
         }
     })?;
-    check(attributes, &terms, limit, action, (rule, would), found);
+    check(attributes, &terms, limit, action, rule, would, found);
     Ok(())
 }
 
@@ -55,7 +55,8 @@ fn check(
     terms: &[TermRadius],
     limit: &BlastRadiusLimit,
     action: Action,
-    (rule, would): (Rule, &str),
+    rule: Rule,
+    would: &str,
     found: &mut Findings,
 ) {
     let namespace = &attributes.pod.object.metadata.namespace;
