@@ -14,7 +14,7 @@ use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        let Some(own) = alternatives(&subject.rules, &input.work) else { continue };
+        let Some(own) = alternatives(&subject.pod.rules, &input.work) else { continue };
         let own: Vec<_> = own.into_iter().map(current_keys).filter(|own| is_satisfiable(own)).collect();
         // Without an allowed node the volumes do not matter.
         if own.is_empty() {
@@ -39,7 +39,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 
 /// Whether a node that the pod may run on satisfies the rules of a volume; true if the pod may run on none.
 fn any_node(input: &LintInput<'_>, subject: &Subject<'_>, rules: &[NodeSelectorRule]) -> bool {
-    let eligible = input.nodes.matching(&subject.rules);
+    let eligible = input.nodes.matching(&subject.pod.rules);
     let has_all = |i: &usize| {
         let metadata = &input.nodes.get(*i).metadata;
         rules.iter().all(|rule| rule.matches(&metadata.name, &metadata.labels))
@@ -59,7 +59,7 @@ fn claims(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<(String, Persiste
         })
     };
     let mut claims = Vec::new();
-    for (i, volume) in subject.pod.spec.volumes.iter().enumerate() {
+    for (i, volume) in subject.pod.object.spec.volumes.iter().enumerate() {
         let Some(source) = &volume.persistent_volume_claim else { continue };
         let path = subject.path(format!("spec.volumes[{i}].persistentVolumeClaim.claimName"));
         let found = existing().filter(|claim| claim.metadata.name == source.claim_name);

@@ -199,9 +199,8 @@ pub fn capacity(
         if capacity.replicas >= n_missing {
             capacity.nodes_needed = Some(0);
         } else if room.node.is_none() {
-            let extensions = room.simulation.cluster().settings().extensions;
             if let Some(pod) = room.replicas.first() {
-                let read = read_labels(pod, extensions, &terms);
+                let read = read_labels(&room.simulation.rules_of(pod), &terms);
                 models.iter().try_for_each(|model| model.check_labels(&read))?;
             }
             room.take_back(&placed);

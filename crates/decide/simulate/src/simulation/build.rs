@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use berth_api::feature_gates::VersionChange;
+use berth_api::object::group::GroupIndex;
 use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::object::{GroupKey, NamespacedName, Node, Pod, PriorityClass, RuntimeClass};
 use berth_api::read::{Kind, SourceLocation};
@@ -24,7 +25,6 @@ use super::created_claims::CreatedClaim;
 use super::creation::{self, Creation};
 use super::devices::Devices;
 use super::error::{InvalidObject, SimulationError};
-use super::groups::group_owners;
 use super::node_admission::is_starting;
 use super::options::SimulationOptions;
 use super::pod::SimulatedPod;
@@ -241,10 +241,8 @@ impl Simulation {
             created_claims: Vec::new(),
             waiting_claims: HashSet::new(),
             lost_claims: HashMap::new(),
-            pod_groups: BTreeMap::new(),
-            roots: BTreeMap::new(),
+            groups: GroupIndex::default(),
             group_disruptions: BTreeMap::new(),
-            group_owners: group_owners(&inventory),
             group_placements: BTreeMap::new(),
             policies: inventory.placement_policies.iter().map(|entry| entry.object.clone()).collect(),
             runtime_classes: inventory.runtime_classes.iter().map(|entry| entry.object.clone()).collect(),
@@ -290,7 +288,7 @@ impl Simulation {
             (Some(_), None) => expanded.next(),
             _ => present.next(),
         });
-        simulation.add_pods((n_pods, in_order), &classes, &policies, &mut volumes, &mut invalid);
+        simulation.add_pods(n_pods, in_order, &classes, &policies, &mut volumes, &mut invalid);
         Ok((simulation, invalid))
     }
 
@@ -331,8 +329,7 @@ impl Simulation {
     fn admission_options<'c>(&self, pod: &Pod, classes: &'c Classes) -> AdmissionOptions<'c> {
         let Classes { priority, runtime } = classes;
         AdmissionOptions {
-            extensions: self.extensions,
-            feature_gates: self.cluster.settings().config.feature_gates,
+            rules: self.cluster.settings().rule_options(),
             priority_classes: (is_known(pod, priority) && !priority.is_empty()).then_some(priority),
             runtime_classes: known_runtime_classes(pod, runtime),
             ..AdmissionOptions::default()
@@ -394,7 +391,8 @@ impl Simulation {
 
     fn add_pods<'i>(
         &mut self,
-        (n_pods, pods): (usize, impl Iterator<Item = InputPod<'i>>),
+        n_pods: usize,
+        pods: impl Iterator<Item = InputPod<'i>>,
         classes: &Classes,
         policies: &PolicySet,
         volumes: &mut Volumes,
@@ -462,9 +460,7 @@ impl Simulation {
                 }
             }
             self.devices.make_claims(&mut self.cluster, &mut pod, raw.as_mut());
-            if !self.pod_groups.is_empty() {
-                pod = self.join_workload(&pod).unwrap_or(pod);
-            }
+            pod = self.groups.join_workload(&pod).unwrap_or(pod);
             let ephemeral = ephemeral_claims(&pod, raw.as_ref());
             let n_own = claims.len();
             for (i, (claim, template)) in claims.into_iter().chain(ephemeral).enumerate() {
@@ -623,14 +619,7 @@ impl Simulation {
         simulated
     }
 
-    /// A pod whose controller a Workload names belongs to its group. Returns the pod, if that changes it.
-    pub(super) fn join_workload(&self, pod: &Pod) -> Option<Pod> {
-        GroupKey::join_workload(pod, |key| self.pod_groups.contains_key(key))
-    }
-
     pub(super) fn group_of(&self, pod: &Pod) -> Option<GroupKey> {
-        let group =
-            GroupKey::of(pod, self.extensions).map(|key| self.roots.get(&key).cloned().unwrap_or(key));
-        group.filter(|key| !matches!(self.pod_groups.get(key), Some(None)))
+        self.groups.group_of(pod, self.extensions)
     }
 }

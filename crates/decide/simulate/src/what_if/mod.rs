@@ -404,7 +404,6 @@ pub struct Changed {
 /// What is lost with each domain of a topology, after the changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LossesAfterChanges {
-    /// The losses.
     #[serde(flatten)]
     pub losses: DomainLosses,
     /// The effect of the changes, before a domain is lost.

@@ -32,7 +32,6 @@ pub(crate) struct Eviction {
 /// An eviction that a budget refuses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BlockedEviction {
-    /// Namespace.
     pub namespace: String,
     /// Name of the pod.
     pub name: String,
