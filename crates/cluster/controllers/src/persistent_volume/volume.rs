@@ -1,8 +1,9 @@
 //! What happens to a volume next. Pure.
 
+use berth_api::object::volume::{PersistentVolume, PersistentVolumeClaim};
+
 use super::annotation::{BOUND_BY_CONTROLLER, PROVISIONED_BY};
 use crate::events::Notice;
-use crate::view::{PersistentVolume, PersistentVolumeClaim};
 
 #[derive(Debug)]
 pub(super) enum Step {

@@ -1,12 +1,13 @@
 //! The volume that the provisioner creates for a claim. Pure.
 
+use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::resource::PERSISTENT_VOLUMES;
 use berth_api::simulated_nodes::CSI_DRIVER;
 use berth_control::volume::Segments;
 use serde_json::{Value, json};
 
 use crate::persistent_volume::PROVISIONED_BY;
-use crate::view::{PersistentVolumeClaim, StorageClass};
+use crate::view::StorageClass;
 
 /// Annotation of a claim with the provisioner that creates its volume.
 pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
@@ -22,7 +23,7 @@ pub(super) fn new_volume(claim: &PersistentVolumeClaim, class: &StorageClass, se
     let driver = if class.provisioner.contains('/') { CSI_DRIVER } else { &class.provisioner };
     let mut spec = json!({
         "accessModes": claim.spec.access_modes,
-        "capacity": claim.requests(),
+        "capacity": claim.spec.resources.requests,
         "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta.namespace,
             "name": meta.name, "uid": meta.uid, "resourceVersion": meta.resource_version},
         "csi": {"driver": driver, "volumeHandle": name},

@@ -3,6 +3,7 @@
 use berth_api::object::VolumeObject;
 use berth_api::object::volume::{NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use berth_api::read::Kind;
+use berth_control::claim::mismatch;
 use berth_input::inventory::WorkloadSpec;
 use berth_rules::volume::{VOLUME_ZONE_LABELS, zones_of_label};
 use berth_rules::{NodeRequirement, NodeSelectorRule, NodeTerm, Requirement};
@@ -96,12 +97,8 @@ fn restriction(
             _ => None,
         })
     };
-    let is_bound = |volume: &&PersistentVolume| {
-        let claim_ref = volume.spec.claim_ref.as_ref();
-        volume.metadata.name == claim.spec.volume_name
-            || claim_ref
-                .is_some_and(|c| c.name == claim.metadata.name && c.namespace == claim.metadata.namespace)
-    };
+    let is_bound =
+        |volume: &&PersistentVolume| volume.metadata.name == claim.spec.volume_name || volume.is_for(claim);
     if let Some(volume) = volumes().find(is_bound) {
         let rules = volume_rules(volume);
         return (!rules.is_empty()).then(|| (format!("PersistentVolume {}", volume.metadata.name), rules));
@@ -112,9 +109,8 @@ fn restriction(
     })?;
     let name = format!("storage of StorageClass {}", class.metadata.name);
     if class.provisioner == NO_PROVISIONER {
-        let free = volumes().filter(|volume| {
-            volume.spec.claim_ref.is_none() && volume.storage_class() == class.metadata.name
-        });
+        let free =
+            volumes().filter(|volume| volume.spec.claim_ref.is_none() && mismatch(volume, claim).is_none());
         // Each volume is an alternative.
         let terms_of = |volume| match volume_rules(volume).as_slice() {
             [rule] => Some(rule.terms.clone()),

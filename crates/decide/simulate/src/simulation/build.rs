@@ -1,5 +1,6 @@
 //! Building a simulation: the objects of an inventory, expanded and admitted, become the state of a cluster.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -73,7 +74,9 @@ fn is_known(pod: &Pod, classes: &[PriorityClass]) -> bool {
 
 /// A pod of the inventory, or one of an expanded workload.
 struct InputPod<'a> {
-    entry: Entry<Pod>,
+    entry: Cow<'a, Entry<Pod>>,
+    /// The same pod in the simulation before, on its node.
+    unchanged: Option<Arc<SimulatedPod>>,
     /// As in [`SimulatedPod::workload`]; of an expanded workload.
     workload: Option<String>,
     expanded_from: Option<&'a Workload>,
@@ -153,19 +156,29 @@ impl Simulation {
     /// # Errors
     /// A workload cannot be expanded, or objects are not valid; the error lists all of them.
     pub fn new(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
-        let (simulation, invalid) = Simulation::of_valid(inventory, options)?;
+        Simulation::of(Cow::Owned(inventory), options)
+    }
+
+    /// As [`Simulation::new`]. An inventory that the caller keeps is borrowed.
+    pub(super) fn of(
+        inventory: Cow<'_, Inventory>,
+        options: SimulationOptions,
+    ) -> Result<Simulation, SimulationError> {
+        let (simulation, invalid) = Simulation::build(inventory, options, None, false)?;
         if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
     }
 
-    /// As [`Simulation::new`]. Where a later input changed the template of a workload, its pods run, and the rollout is to come.
+    /// As [`Simulation::new`]. Where a later input changed the template of a workload, its pods run, and the rollout is to come. `before`
+    /// is a simulation of earlier objects: what has not changed is taken over from it.
     ///
     /// # Errors
     /// As [`Simulation::new`].
     pub(crate) fn before_rollouts(
-        inventory: Inventory,
+        inventory: &Inventory,
         options: SimulationOptions,
+        before: Option<Simulation>,
     ) -> Result<Simulation, SimulationError> {
-        let (simulation, invalid) = Simulation::build(inventory, options, true)?;
+        let (simulation, invalid) = Simulation::build(Cow::Borrowed(inventory), options, before, true)?;
         if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
     }
 
@@ -177,21 +190,36 @@ impl Simulation {
         inventory: Inventory,
         options: SimulationOptions,
     ) -> Result<(Simulation, Vec<InvalidObject>), ExpandError> {
-        Simulation::build(inventory, options, false)
+        Simulation::build(Cow::Owned(inventory), options, None, false)
     }
 
     fn build(
-        mut inventory: Inventory,
+        mut inventory: Cow<'_, Inventory>,
         options: SimulationOptions,
+        before: Option<Simulation>,
         has_rollouts: bool,
     ) -> Result<(Simulation, Vec<InvalidObject>), ExpandError> {
-        options.add_simulated_nodes(&mut inventory);
+        if inventory.nodes.is_empty() {
+            options.add_simulated_nodes(inventory.to_mut());
+        }
         let mut expansion = expand(&inventory)?;
         let found = if has_rollouts { Rollout::all(&inventory, &mut expansion) } else { Vec::new() };
         let (workloads, rollouts): (Vec<usize>, Vec<Rollout>) = found.into_iter().unzip();
         let mut creation = Creation::new(&inventory);
         workloads.iter().for_each(|at| creation.is_rolled_out(&inventory.workloads[*at].object));
         let rollout_of: HashMap<_, _> = workloads.into_iter().enumerate().map(|(i, at)| (at, i)).collect();
+        let (mut present, nodes): (Vec<_>, Vec<_>) = match &mut inventory {
+            Cow::Owned(inventory) => (
+                std::mem::take(&mut inventory.pods).into_iter().map(Cow::Owned).collect(),
+                std::mem::take(&mut inventory.nodes).into_iter().map(Cow::Owned).collect(),
+            ),
+            Cow::Borrowed(inventory) => (
+                inventory.pods.iter().map(Cow::Borrowed).collect(),
+                inventory.nodes.iter().map(Cow::Borrowed).collect(),
+            ),
+        };
+        present.sort_by_key(|entry: &Cow<'_, Entry<Pod>>| entry.order);
+        let inventory = &*inventory;
         let expanded = expansion.pods.into_iter().map(|expanded| {
             let Entry { source, order, object: workload, raw } = &inventory.workloads[expanded.workload];
             let pod_name = expanded.pod.metadata.name.clone();
@@ -204,7 +232,8 @@ impl Simulation {
             let entry =
                 Entry { object: expanded.pod, raw: expanded.raw, source: source.clone(), order: *order };
             InputPod {
-                entry,
+                entry: Cow::Owned(entry),
+                unchanged: None,
                 workload: Some(workloads::name(workload)),
                 expanded_from: Some(workload),
                 replaces: expanded.replaces,
@@ -214,12 +243,22 @@ impl Simulation {
         });
         let mut expanded: Vec<_> = expanded.collect();
         expanded.sort_by_key(|pod| pod.entry.order);
-        let mut present = std::mem::take(&mut inventory.pods);
-        present.sort_by_key(|entry| entry.order);
+        // What is assumed of claims of devices ends with a cluster.
+        let before = before.filter(|before| {
+            *before.cluster.settings() == options.settings && before.claims().next().is_none()
+        });
+        let unchanged: Vec<_> = present
+            .iter()
+            .map(|entry| before.as_ref().and_then(|before| before.unchanged(&entry.object)))
+            .collect();
+        let (cluster, nodes_before) = match before {
+            Some(before) => before.into_cluster(&unchanged, &nodes),
+            None => (Cluster::new(options.settings.clone()), BTreeMap::new()),
+        };
 
         let mut simulation = Simulation {
             extensions: options.settings.extensions,
-            cluster: Cluster::new(options.settings),
+            cluster,
             pods: Pods::default(),
             queue: Vec::new(),
             preempts: true,
@@ -231,10 +270,10 @@ impl Simulation {
                 .map(|b| DisruptionBudget::from(&b.object))
                 .collect(),
             budget_objects: inventory.pod_disruption_budgets.iter().map(|b| b.object.clone()).collect(),
-            scales: Arc::new(Scales::new(&inventory)),
-            warnings: DesiredReplicas::new(&inventory).warnings(&inventory),
+            scales: Arc::new(Scales::new(inventory)),
+            warnings: DesiredReplicas::new(inventory).warnings(inventory),
             ended: BTreeMap::new(),
-            workloads: Workloads::new(&inventory),
+            workloads: Workloads::new(inventory),
             nodes: BTreeMap::new(),
             namespaces: KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object)),
             devices: Devices::default(),
@@ -258,24 +297,28 @@ impl Simulation {
             vacated: None,
             n_vacated: 0,
         };
-        let policies = simulation.policies_of(&inventory);
-        let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
-        simulation.add_nodes(std::mem::take(&mut inventory.nodes), &mut invalid);
+        let policies = simulation.policies_of(inventory);
+        let mut invalid = simulation.add_cluster_objects(inventory, &expansion.owner_selectors);
+        simulation.add_nodes(nodes, &nodes_before, &mut invalid);
         let mut volumes = Volumes::default();
         let objects = inventory.volume_objects.iter().map(|entry| &entry.object);
         volumes.add_input(&mut simulation.cluster, objects);
         for entry in &inventory.device_objects {
             simulation.devices.set(&mut simulation.cluster, &entry.object);
         }
-        let classes = Classes::of(&inventory);
+        let classes = Classes::of(inventory);
         let n_pods = expanded.len() + present.len();
         simulation.add_templates(expansion.templates, &inventory.workloads, &classes, &policies);
-        let is_left = |e: &Entry<Pod>| !expansion.deleted.contains(&e.object.metadata.namespaced_name());
-        for entry in present.iter().filter(|entry| !expansion.deleted.is_empty() && !is_left(entry)) {
+        let is_left = |e: &Entry<Pod>| {
+            expansion.deleted.is_empty() || !expansion.deleted.contains(&e.object.metadata.namespaced_name())
+        };
+        for entry in present.iter().filter(|entry| !is_left(entry)) {
             simulation.creation.release(&entry.object);
         }
-        let present = present.into_iter().filter(is_left).map(|entry| InputPod {
+        let present = present.into_iter().zip(unchanged).filter(|(entry, _)| is_left(entry));
+        let present = present.map(|(entry, unchanged)| InputPod {
             entry,
+            unchanged,
             workload: None,
             expanded_from: None,
             replaces: None,
@@ -290,6 +333,38 @@ impl Simulation {
         });
         simulation.add_pods(n_pods, in_order, &classes, &policies, &mut volumes, &mut invalid);
         Ok((simulation, invalid))
+    }
+
+    /// A pod that runs as it did when this simulation was built.
+    fn unchanged(&self, pod: &Pod) -> Option<Arc<SimulatedPod>> {
+        let metadata = &pod.metadata;
+        let same = self.pods.shared(self.position(&metadata.namespace, &metadata.name)?);
+        let is_read = metadata.creation_timestamp.is_some()
+            && !pod.awaits_node_admission()
+            && pod.spec.volumes.iter().all(|volume| volume.ephemeral.is_none());
+        let is_as_built = same.was_running && same.replaces.is_none() && same.victims.is_empty();
+        let is_on_node = same.outcome == Outcome::on(pod.spec.node_name.clone());
+        (is_read && is_as_built && is_on_node && same.pod == *pod).then(|| same.clone())
+    }
+
+    /// The cluster of the engine with no pods but those that are unchanged, and without the nodes that are gone. Returns the nodes that it
+    /// had as well.
+    fn into_cluster(
+        mut self,
+        unchanged: &[Option<Arc<SimulatedPod>>],
+        nodes: &[Cow<'_, Entry<Node>>],
+    ) -> (Cluster, BTreeMap<String, Node>) {
+        let unchanged: HashSet<_> = unchanged.iter().flatten().map(Arc::as_ptr).collect();
+        for pod in self.pods.iter().filter(|pod| !unchanged.contains(&std::ptr::from_ref(*pod))) {
+            let metadata = &pod.pod.metadata;
+            self.cluster.remove_pod(&metadata.namespace, &metadata.name);
+            self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
+        }
+        let left: HashSet<&str> = nodes.iter().map(|entry| entry.object.metadata.name.as_str()).collect();
+        for node in self.nodes.keys().filter(|node| !left.contains(node.as_str())) {
+            self.cluster.remove_node(node);
+        }
+        (self.cluster, self.nodes)
     }
 
     /// Admits the pods of templates, for those that are created again. One that is refused is of no use.
@@ -367,8 +442,14 @@ impl Simulation {
         invalid
     }
 
-    fn add_nodes(&mut self, nodes: Vec<Entry<Node>>, invalid: &mut Vec<InvalidObject>) {
-        let add = |Entry { object: node, source, .. }: Entry<Node>| {
+    fn add_nodes(
+        &mut self,
+        nodes: Vec<Cow<'_, Entry<Node>>>,
+        before: &BTreeMap<String, Node>,
+        invalid: &mut Vec<InvalidObject>,
+    ) {
+        let add = |entry: Cow<'_, Entry<Node>>| {
+            let Entry { object: node, source, .. } = entry.into_owned();
             let name = node.metadata.name.clone();
             let allocatable = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
             let errors: Vec<_> = validate_node(&node).iter().map(ToString::to_string).collect();
@@ -382,7 +463,9 @@ impl Simulation {
                 }
                 Some(_) => {}
             }
-            self.cluster.set_node(&node);
+            if before.get(&name) != Some(&node) {
+                self.cluster.set_node(&node);
+            }
             (name, node)
         };
         // At once: a map of nodes that come one by one, in the order of their names, is half empty.
@@ -402,9 +485,17 @@ impl Simulation {
         let (mut arriving, mut new) = (Vec::new(), Vec::new());
         self.pods.reserve(n_pods);
         self.cluster.reserve_pods(n_pods);
-        for InputPod { entry, workload, expanded_from, replaces, claims, rollout } in pods {
-            let Entry { object: mut pod, mut raw, source, .. } = entry;
-            let workload = workload.or_else(|| self.workloads.owner(&pod));
+        for InputPod { entry, unchanged, workload, expanded_from, replaces, claims, rollout } in pods {
+            let workload = workload.or_else(|| self.workloads.owner(&entry.object));
+            let is_same = |pod: &Arc<SimulatedPod>| {
+                let joins = || self.groups.join_workload(&pod.pod).is_some();
+                pod.workload == workload && pod.group == self.group_of(&pod.pod) && !joins()
+            };
+            if let Some(pod) = unchanged.filter(is_same) {
+                self.pods.push(pod);
+                continue;
+            }
+            let Entry { object: mut pod, mut raw, source, .. } = entry.into_owned();
             if pod.is_terminal() {
                 if pod.lasting_rejection().is_some() {
                     let pod = self.simulated(pod, raw, workload);

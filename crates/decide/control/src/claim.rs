@@ -1,64 +1,64 @@
-//! Which volume fits a claim. Pure; the rules are those of "Persistent Volumes" in the Kubernetes documentation.
+//! Which volume fits a claim: `FindMatchingVolume` and `checkVolumeSatisfyClaim` of Kubernetes.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
+use berth_api::object::volume::{PersistentVolume, PersistentVolumeClaim};
 use berth_rules::Selector;
-
-use crate::view::{PersistentVolume, PersistentVolumeClaim, matches};
 
 /// The volume to bind a claim to: the one that is reserved for it, or otherwise the one with the fewest access modes, of
 /// these the smallest, and of these the first by name.
 ///
 /// `reserved` are volumes that refer to the claim, `free` those of its class that refer to none.
-pub(super) fn best_match<'a>(
+pub fn best_match<'a, V: Deref<Target = PersistentVolume>>(
     claim: &PersistentVolumeClaim,
-    reserved: &'a [Arc<PersistentVolume>],
-    free: &'a [Arc<PersistentVolume>],
-) -> Option<&'a Arc<PersistentVolume>> {
-    let selector = Selector::parse(claim.spec.selector.as_ref()).unwrap_or(Selector::Nothing);
-    let no_selector = claim.spec.selector.is_none();
-    let rank = |volume: &&Arc<PersistentVolume>| {
-        (volume.spec.access_modes.len(), volume.size(), volume.metadata.name.clone())
-    };
-    let fits = |volume: &&Arc<PersistentVolume>| satisfies(volume, claim).is_ok();
+    reserved: &'a [V],
+    free: &'a [V],
+) -> Option<&'a V> {
+    let selector = claim.spec.selector.as_ref();
+    let selector = selector.map(|selector| Selector::parse(Some(selector)).unwrap_or(Selector::Nothing));
+    let rank =
+        |volume: &&V| (volume.spec.access_modes.len(), volume.capacity(), volume.metadata.name.clone());
+    let fits = |volume: &&V| mismatch_but_for_class(volume, claim).is_none();
     let reserved = reserved.iter().filter(|volume| volume.is_for(claim)).filter(fits).min_by_key(rank);
     reserved.or_else(|| {
         let candidates = free.iter().filter(|volume| {
+            let label = |key: &str| volume.metadata.label(key);
             volume.status.phase == "Available"
-                && volume.spec.storage_class_name == claim.class()
-                && (no_selector || matches(&selector, &volume.metadata.labels))
+                && volume.storage_class() == claim.storage_class()
+                && selector.as_ref().is_none_or(|selector| selector.matches(label))
         });
         candidates.filter(fits).min_by_key(rank)
     })
 }
 
-/// Whether a volume has what a claim requests, apart from the class and the labels; or why not.
-fn satisfies(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), String> {
-    let mode = |mode: &str| if mode.is_empty() { "Filesystem".to_owned() } else { mode.to_owned() };
-    if volume.metadata.is_deleting() {
-        return Err(format!("the volume is marked for deletion {:?}", volume.metadata.name));
+/// Why the volume that a claim names does not have what the claim requests.
+pub fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
+    if volume.storage_class() != claim.storage_class() {
+        return Some("storageClassName does not match".to_owned());
     }
-    if volume.size() < claim.size() {
-        return Err("requested PV is too small".to_owned());
-    }
-    if mode(&volume.spec.volume_mode) != mode(&claim.spec.volume_mode) {
-        return Err("incompatible volumeMode".to_owned());
-    }
-    if !claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode)) {
-        return Err("incompatible accessMode".to_owned());
-    }
-    Ok(())
+    mismatch_but_for_class(volume, claim)
 }
 
-/// Whether the volume that a claim names has what the claim requests; or why not.
-pub(super) fn satisfies_named(
-    volume: &PersistentVolume,
-    claim: &PersistentVolumeClaim,
-) -> Result<(), String> {
-    if volume.spec.storage_class_name != claim.class() {
-        return Err("storageClassName does not match".to_owned());
+fn mismatch_but_for_class(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
+    let (has, wants) = (&volume.spec, &claim.spec);
+    let mode = |mode: &Option<String>| mode.as_deref() == Some("Block");
+    let attributes = |class: &Option<String>| class.clone().unwrap_or_default();
+    if volume.metadata.is_deleting() {
+        return Some(format!("the volume is marked for deletion {:?}", volume.metadata.name));
     }
-    satisfies(volume, claim)
+    let why = if volume.capacity() < claim.requested() {
+        "requested PV is too small"
+    } else if attributes(&has.volume_attributes_class_name) != attributes(&wants.volume_attributes_class_name)
+    {
+        "volumeAttributesClassName does not match"
+    } else if mode(&has.volume_mode) != mode(&wants.volume_mode) {
+        "incompatible volumeMode"
+    } else if !wants.access_modes.iter().all(|mode| has.access_modes.contains(mode)) {
+        "incompatible accessMode"
+    } else {
+        return None;
+    };
+    Some(why.to_owned())
 }
 
 #[cfg(test)]
@@ -67,18 +67,23 @@ mod tests {
 
     use super::*;
 
-    fn volume(name: &str, size: &str, spec: Value) -> Arc<PersistentVolume> {
+    fn merge(into: &mut Value, fields: Value) {
+        let Value::Object(fields) = fields else { return };
+        fields.into_iter().for_each(|(field, value)| into[field] = value);
+    }
+
+    fn volume(name: &str, size: &str, spec: Value) -> Box<PersistentVolume> {
         let mut volume = json!({"metadata": {"name": name, "labels": {"name": name}}, "status": {"phase": "Available"},
             "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "s"}});
-        json_patch::merge(&mut volume["spec"], &spec);
-        Arc::new(serde_json::from_value(volume).unwrap())
+        merge(&mut volume["spec"], spec);
+        Box::new(serde_json::from_value(volume).unwrap())
     }
 
     fn claim(spec: Value) -> PersistentVolumeClaim {
         let mut claim = json!({"metadata": {"name": "c", "namespace": "n", "uid": "u"},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}},
                 "storageClassName": "s"}});
-        json_patch::merge(&mut claim["spec"], &spec);
+        merge(&mut claim["spec"], spec);
         serde_json::from_value(claim).unwrap()
     }
 
@@ -94,6 +99,7 @@ mod tests {
             volume("many", "2Gi", many.clone()),
             volume("medium", "3Gi", json!({})),
             volume("other", "2Gi", json!({"storageClassName": "t"})),
+            volume("fast", "2Gi", json!({"volumeAttributesClassName": "gold"})),
         ];
         let reserved =
             |name: &str, uid: &str, size: &str| vec![volume("reserved", size, reference(name, uid))];
@@ -105,6 +111,7 @@ mod tests {
             (labels, vec![], Some("large")),
             (json!({"selector": {}}), vec![], Some("medium")),
             (json!({"storageClassName": "t"}), vec![], Some("other")),
+            (json!({"volumeAttributesClassName": "gold"}), vec![], Some("fast")),
             (json!({"resources": {"requests": {"storage": "6Gi"}}}), vec![], None),
             (json!({}), reserved("c", "", "9Gi"), Some("reserved")),
             (json!({}), reserved("c", "u", "9Gi"), Some("reserved")),
