@@ -335,6 +335,7 @@ impl Simulation {
         let same = self.pods.shared(self.position(&metadata.namespace, &metadata.name)?);
         let is_read = metadata.creation_timestamp.is_some()
             && !pod.awaits_node_admission()
+            && pod.spec.resource_claims.is_empty()
             && pod.spec.volumes.iter().all(|volume| volume.ephemeral.is_none());
         let is_as_built = same.was_running && same.replaces.is_none() && same.victims.is_empty();
         let is_on_node = same.outcome == Outcome::on(pod.spec.node_name.clone());
