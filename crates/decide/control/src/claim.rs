@@ -1,9 +1,25 @@
 //! Which volume fits a claim: `FindMatchingVolume` and `checkVolumeSatisfyClaim` of Kubernetes.
 
+use std::cmp::Reverse;
 use std::ops::Deref;
 
+use berth_api::object::ObjectMeta;
 use berth_api::object::volume::{PersistentVolume, PersistentVolumeClaim};
 use berth_rules::Selector;
+
+/// The annotation of the class for claims that name none.
+const IS_DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+
+pub fn is_default_class(class: &ObjectMeta) -> bool {
+    class.annotation(IS_DEFAULT_CLASS) == Some("true")
+}
+
+/// The name of the default class: of several the newest, and of these the first by name.
+pub fn default_class<'a>(classes: impl Iterator<Item = &'a ObjectMeta>) -> Option<&'a str> {
+    let defaults = classes.filter(|class| is_default_class(class));
+    let default = defaults.min_by_key(|class| (Reverse(class.creation_timestamp), &class.name))?;
+    Some(&default.name)
+}
 
 /// The volume to bind a claim to: the one that is reserved for it, or otherwise the one with the fewest access modes, of
 /// these the smallest, and of these the first by name.

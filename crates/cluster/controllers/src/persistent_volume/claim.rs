@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use berth_api::object::volume::{
+    BIND_COMPLETED_ANNOTATION as BIND_COMPLETED, BOUND_BY_CONTROLLER_ANNOTATION as BOUND_BY_CONTROLLER,
     NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE_ANNOTATION as SELECTED_NODE,
 };
 use berth_control::claim::{best_match, mismatch};
 
-use super::annotation::{BIND_COMPLETED, BOUND_BY_CONTROLLER};
 use crate::events::Notice;
 use crate::view::StorageClass;
 
@@ -20,7 +20,7 @@ pub(super) struct Observed {
     pub(super) free: Vec<Arc<PersistentVolume>>,
     pub(super) named: Option<Arc<PersistentVolume>>,
     pub(super) class: Option<Arc<StorageClass>>,
-    pub(super) default_class: Option<Arc<StorageClass>>,
+    pub(super) default_class: Option<String>,
     /// Names of the pods without node that use it, sorted.
     pub(super) waiting_pods: Vec<String>,
 }
@@ -90,7 +90,7 @@ fn plan_unbound(claim: &PersistentVolumeClaim, observed: &Observed) -> Step {
     if claim.needs_class()
         && let Some(class) = &observed.default_class
     {
-        return Step::SetClass(class.metadata.name.clone());
+        return Step::SetClass(class.clone());
     }
     let waits = observed.class.as_ref().is_some_and(|class| class.waits_for_first_consumer());
     // The scheduler binds the claims of such a class to existing volumes: it reserves them.
@@ -185,7 +185,7 @@ mod tests {
             let observed = Observed { reserved, free, class, ..Observed::default() };
             assert_eq!(shown(&plan(&claim(change.clone()), &observed)), wanted, "{change} {observed:?}");
         }
-        let observed = Observed { default_class: class("Immediate", "p"), ..Observed::default() };
+        let observed = Observed { default_class: Some("s".to_owned()), ..Observed::default() };
         assert_eq!(shown(&plan(&claim(json!({"spec": {"storageClassName": null}})), &observed)), "class s");
     }
 

@@ -5,7 +5,6 @@
 //! volume is never bound to two claims. Volumes are created and deleted by a provisioner, claims of generic ephemeral
 //! volumes by [`EphemeralVolumes`].
 
-mod annotation;
 mod claim;
 mod ephemeral;
 mod volume;
@@ -20,18 +19,18 @@ use berth_api::object::volume::{PersistentVolume, PersistentVolumeClaim, Persist
 use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use berth_client::HasMetadata;
 use berth_client::call::CallError;
+use berth_control::claim::{default_class, is_default_class};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::annotation::PROVISIONED_BY;
 use self::claim::Observed;
 pub(crate) use self::ephemeral::EphemeralVolumes;
 use super::api::{Api, Precondition};
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Index};
+use super::index::Index;
 use super::informers::{Caches, Informers};
 use super::queue::{Next, Queue, work};
-use super::view::{ObjectMeta, Pod, StorageClass};
+use super::view::{ObjectMeta, Pod};
 
 /// Keeps a claim while pods use it.
 const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -96,7 +95,7 @@ impl PersistentVolumes {
         let (queue, cache) = (controller.claim_queue.clone(), controller.caches.claims.clone());
         informers.classes.on_change(move |change| {
             let Some(class) = change.latest() else { return };
-            let unset = class.is_default().then(String::new);
+            let unset = is_default_class(&class.metadata).then(String::new);
             for name in [class.metadata.name.clone()].into_iter().chain(unset) {
                 keys(&cache.by(&Index::Class(name))).into_iter().for_each(|claim| queue.add(claim));
             }
@@ -186,7 +185,8 @@ impl PersistentVolumes {
             let binding = self.binding.lock().unwrap_or_else(PoisonError::into_inner);
             free.retain(|volume| !binding.contains(&volume.metadata.name));
         }
-        let default_class = claim.needs_class().then(|| default_class(&self.caches.classes)).flatten();
+        let classes = if claim.needs_class() { self.caches.classes.all() } else { Vec::new() };
+        let default_class = default_class(classes.iter().map(|class| &class.metadata)).map(str::to_owned);
         let waiting = users.iter().filter(|pod| pod.spec.node_name.is_empty() && !pod.is_terminal());
         let mut waiting_pods: Vec<String> = waiting.map(|pod| pod.metadata.name.clone()).collect();
         waiting_pods.sort_unstable();
@@ -315,14 +315,6 @@ impl PersistentVolumes {
 
 fn keys<T: HasMetadata>(objects: &[Arc<T>]) -> Vec<NamespacedName> {
     objects.iter().map(|object| object.meta().namespaced_name()).collect()
-}
-
-/// The default class: of several the newest, and of these the first by name.
-fn default_class(classes: &Cache<StorageClass>) -> Option<Arc<StorageClass>> {
-    let defaults = classes.all().into_iter().filter(|class| class.is_default());
-    defaults.min_by_key(|class| {
-        (std::cmp::Reverse(class.metadata.creation_timestamp), class.metadata.name.clone())
-    })
 }
 
 /// Whether a claim must stay for a pod: the pod has a node, and the claim is not an ephemeral one of an ended pod.

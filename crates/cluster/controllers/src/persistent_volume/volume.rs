@@ -1,8 +1,10 @@
 //! What happens to a volume next. Pure.
 
-use berth_api::object::volume::{PersistentVolume, PersistentVolumeClaim};
+use berth_api::object::volume::{
+    BOUND_BY_CONTROLLER_ANNOTATION as BOUND_BY_CONTROLLER, PROVISIONED_BY_ANNOTATION as PROVISIONED_BY,
+    PersistentVolume, PersistentVolumeClaim,
+};
 
-use super::annotation::{BOUND_BY_CONTROLLER, PROVISIONED_BY};
 use crate::events::Notice;
 
 #[derive(Debug)]

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use berth_api::object::NamespacedName;
 use berth_api::object::volume::{
-    PersistentVolume, PersistentVolumeClaim, SELECTED_NODE_ANNOTATION as SELECTED_NODE,
+    PROVISIONED_BY_ANNOTATION as PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim,
+    SELECTED_NODE_ANNOTATION as SELECTED_NODE,
 };
 use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use berth_client::call::CallError;
@@ -28,7 +29,6 @@ pub use self::install::install_storage_class;
 use super::api::{Api, DeleteOptions};
 use super::events::{Recorder, Reference};
 use super::informers::{Caches, Informers};
-use super::persistent_volume::PROVISIONED_BY;
 use super::queue::{Next, Queue, work};
 use super::view::StorageClass;
 
@@ -150,7 +150,7 @@ impl Provisioner {
         }
         match self.attempt(&claim, &class) {
             Ok(segments) => {
-                let object = volume::new_volume(&claim, &class, &segments).to_string().into_bytes();
+                let object = volume::new_volume(&claim, &class, segments).to_string().into_bytes();
                 match self.api.create(&PERSISTENT_VOLUMES, "", object).await {
                     Err(error) if error.is_already_exists() => {}
                     result => {

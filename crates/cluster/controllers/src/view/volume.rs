@@ -62,8 +62,4 @@ impl StorageClass {
     pub(crate) fn waits_for_first_consumer(&self) -> bool {
         self.volume_binding_mode == "WaitForFirstConsumer"
     }
-
-    pub(crate) fn is_default(&self) -> bool {
-        self.metadata.annotation("storageclass.kubernetes.io/is-default-class") == Some("true")
-    }
 }

@@ -156,29 +156,21 @@ impl Simulation {
     /// # Errors
     /// A workload cannot be expanded, or objects are not valid; the error lists all of them.
     pub fn new(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
-        Simulation::of(Cow::Owned(inventory), options)
+        Simulation::of(Cow::Owned(inventory), options, None, false)
     }
 
-    /// As [`Simulation::new`]. An inventory that the caller keeps is borrowed.
-    pub(super) fn of(
-        inventory: Cow<'_, Inventory>,
-        options: SimulationOptions,
-    ) -> Result<Simulation, SimulationError> {
-        let (simulation, invalid) = Simulation::build(inventory, options, None, false)?;
-        if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
-    }
-
-    /// As [`Simulation::new`]. Where a later input changed the template of a workload, its pods run, and the rollout is to come. `before`
-    /// is a simulation of earlier objects: what has not changed is taken over from it.
+    /// As [`Simulation::new`]. An inventory that the caller keeps is borrowed. What has not changed since the simulation `before` is taken
+    /// over from it. With `has_rollouts`, where a later input changed the template of a workload, its pods run, and the rollout is to come.
     ///
     /// # Errors
     /// As [`Simulation::new`].
-    pub(crate) fn before_rollouts(
-        inventory: &Inventory,
+    pub(crate) fn of(
+        inventory: Cow<'_, Inventory>,
         options: SimulationOptions,
         before: Option<Simulation>,
+        has_rollouts: bool,
     ) -> Result<Simulation, SimulationError> {
-        let (simulation, invalid) = Simulation::build(Cow::Borrowed(inventory), options, before, true)?;
+        let (simulation, invalid) = Simulation::build(inventory, options, before, has_rollouts)?;
         if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
     }
 
@@ -341,6 +333,7 @@ impl Simulation {
         let same = self.pods.shared(self.position(&metadata.namespace, &metadata.name)?);
         let is_read = metadata.creation_timestamp.is_some()
             && !pod.awaits_node_admission()
+            && pod.spec.resource_claims.is_empty()
             && pod.spec.volumes.iter().all(|volume| volume.ephemeral.is_none());
         let is_as_built = same.was_running && same.replaces.is_none() && same.victims.is_empty();
         let is_on_node = same.outcome == Outcome::on(pod.spec.node_name.clone());

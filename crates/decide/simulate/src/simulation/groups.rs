@@ -121,6 +121,12 @@ impl Simulation {
         self.group_disruptions = now;
     }
 
+    /// How many pods have to be placed with a pod, itself included.
+    pub(crate) fn required_members(&self, pod: &Pod) -> usize {
+        let rules = self.group_of(pod).and_then(|key| self.pod_groups.get(&key)?.as_ref());
+        rules.map_or(1, |rules| rules.min)
+    }
+
     /// The name of the group that a pod is evicted with: one whose pods are disrupted together.
     pub(crate) fn group_evicted_with(&self, pod: &super::SimulatedPod) -> Option<String> {
         let key = pod.group.as_ref()?;

@@ -162,7 +162,7 @@ impl Simulation {
         options: SimulationOptions,
     ) -> Result<Simulation, SimulationError> {
         let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
-        let mut simulation = Simulation::of(inventory, options)?;
+        let mut simulation = Simulation::of(inventory, options, None, false)?;
         simulation.run_only(|pod| !given.contains(&pod.pod.metadata.namespaced_name()));
         Ok(simulation)
     }

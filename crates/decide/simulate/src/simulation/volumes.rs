@@ -11,12 +11,9 @@ use berth_api::object::volume::{
     SELECTED_NODE_ANNOTATION, StorageClass, Volume,
 };
 use berth_api::object::{NamespacedName, ObjectMeta, OwnerReference, Pod, VolumeObject};
-use berth_control::claim::mismatch;
+use berth_control::claim::{default_class, mismatch};
 use berth_engine::Cluster;
 use serde_json::Value;
-
-/// The annotation of the class for claims that name none.
-const DEFAULT_CLASS_ANNOTATION: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// The class for claims that name none, if the input has no default class.
 const ASSUMED_CLASS: &str = "assumed-default";
@@ -50,17 +47,12 @@ impl Volumes {
         cluster: &mut Cluster,
         objects: impl Iterator<Item = &'a VolumeObject>,
     ) {
-        let (mut claims, mut defaults) = (Vec::new(), BTreeSet::new());
+        let (mut claims, mut classes) = (Vec::new(), Vec::new());
         for object in objects {
             match object {
                 VolumeObject::PersistentVolumeClaim(claim) => claims.push(claim.clone()),
                 VolumeObject::StorageClass(class) => {
-                    let metadata = &class.metadata;
-                    if metadata.annotation(DEFAULT_CLASS_ANNOTATION) == Some("true") {
-                        // The newest; of several, the first by name.
-                        let age = std::cmp::Reverse(metadata.creation_timestamp);
-                        defaults.insert((age, metadata.name.clone()));
-                    }
+                    classes.push(&class.metadata);
                     self.add_class(cluster, class.clone());
                 }
                 VolumeObject::PersistentVolume(volume) if volume.spec.claim_ref.is_none() => {
@@ -82,7 +74,7 @@ impl Volumes {
                 }
             }
         }
-        self.default_class = defaults.pop_first().map(|(_, name)| name);
+        self.default_class = default_class(classes.into_iter()).map(str::to_owned);
         for claim in claims {
             self.add_claim(cluster, *claim);
         }

@@ -34,7 +34,7 @@ use berth_control::expand::{expand, find_earlier_templates, keeps_old_pods, work
 use berth_engine::Settings;
 use berth_input::inventory::{Entry, Inventory, Workload};
 use berth_rules::unmerge_label_keys;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use self::before::Before;
@@ -206,6 +206,8 @@ impl WhatIf {
     fn end_step(&mut self) -> Result<(), SimulationError> {
         if self.step.kind.is_some() {
             self.settle(true, |_, _| ())?;
+            // What the next step creates is younger.
+            self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap_or(self.now);
         }
         Ok(())
     }
@@ -260,10 +262,12 @@ impl WhatIf {
     pub fn simulation(&self) -> Result<Simulation, SimulationError> {
         match &self.state {
             State::Live { simulation, .. } => Ok(Simulation::clone(simulation)),
-            State::Objects(before) => {
-                Simulation::before_rollouts(&self.inventory, self.options.clone(), before.as_deref().cloned())
-            }
+            State::Objects(before) => self.build(before.as_deref().cloned()),
         }
+    }
+
+    fn build(&self, before: Option<Simulation>) -> Result<Simulation, SimulationError> {
+        Simulation::of(Cow::Borrowed(&self.inventory), self.options.clone(), before, true)
     }
 
     /// Replaces the scheduling rules. Returns whether they are others than before.
@@ -305,7 +309,7 @@ impl WhatIf {
     fn settle_objects(&mut self) -> Result<(), SimulationError> {
         if let State::Objects(before) = &mut self.state {
             let before = before.take().map(|before| *before);
-            let simulation = Simulation::before_rollouts(&self.inventory, self.options.clone(), before)?;
+            let simulation = self.build(before)?;
             self.state = State::Live { simulation: Box::new(simulation), is_ahead: false };
         }
         if let State::Live { simulation, is_ahead } = &mut self.state {

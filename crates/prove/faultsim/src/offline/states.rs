@@ -25,9 +25,15 @@ fn running(workload: &str, node: &str) -> String {
     if names_nodes(workload) { format!("{RUNNING} on {node}") } else { RUNNING.to_owned() }
 }
 
-/// Whether a preemption was looked for is not compared: what was found is, by the pods that run.
+/// Whether a preemption was looked for is not compared: what was found is, by the pods that run. Nor are the names of pods.
 fn pending(message: &str) -> String {
-    format!("pending: {}", message.split(" preemption: ").next().unwrap_or_default().trim())
+    let message = message.split(" preemption: ").next().unwrap_or_default().trim();
+    let without_pod =
+        message.split_once("; pod ").and_then(|(group, pod)| Some((group, pod.split_once(' ')?.1)));
+    match without_pod {
+        Some((group, why)) => format!("pending: {group}; {why}"),
+        None => format!("pending: {message}"),
+    }
 }
 
 fn of(workload: Option<String>, pod: &Pod) -> Key {

@@ -21,6 +21,9 @@ pub const BIND_COMPLETED_ANNOTATION: &str = "pv.kubernetes.io/bind-completed";
 /// The annotation of a volume or claim that a controller (not a user) has bound.
 pub const BOUND_BY_CONTROLLER_ANNOTATION: &str = "pv.kubernetes.io/bound-by-controller";
 
+/// The annotation of a volume with the name of the provisioner that created it.
+pub const PROVISIONED_BY_ANNOTATION: &str = "pv.kubernetes.io/provisioned-by";
+
 /// The resource that a volume has and a claim requests.
 pub const STORAGE: &str = "storage";
 
