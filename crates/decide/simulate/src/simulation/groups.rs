@@ -123,7 +123,7 @@ impl Simulation {
 
     /// How many pods have to be placed with a pod, itself included.
     pub(crate) fn required_members(&self, pod: &Pod) -> usize {
-        let rules = self.group_of(pod).and_then(|key| self.pod_groups.get(&key)?.as_ref());
+        let rules = self.group_of(pod).and_then(|key| self.groups.rules(&key).flatten());
         rules.map_or(1, |rules| rules.min)
     }
 
