@@ -5,7 +5,7 @@ use berth_api::read::SourceLocation;
 use berth_control::expand::{expand, target_node};
 use berth_input::inventory::{Entry, Inventory, WorkloadSpec};
 
-use super::build::Classes;
+use super::admission::Classes;
 use super::pod::SimulatedPod;
 use super::state::Simulation;
 use super::unadmitted::UnadmittedState;

@@ -5,6 +5,8 @@
 //! (`node_admission`). Pending pods are placed by priority, then in input order. Unschedulable pods are
 //! tried again as long as other pods are placed, as in the queue of a scheduler.
 
+mod add_pods;
+mod admission;
 mod build;
 mod created_claims;
 mod creating;
@@ -29,6 +31,7 @@ mod rescheduling;
 mod rollout;
 mod state;
 mod steps;
+mod take_over;
 mod turn;
 mod unadmitted;
 mod volumes;

@@ -320,3 +320,29 @@ fn a_rollout_waited_for_the_pod_of_a_node_that_a_later_step_removes() {
     assert_eq!(stuck(None).len(), 1);
     assert_eq!(stuck(Some(Change::RemoveNode("n2".to_owned()))), []);
 }
+
+#[test]
+fn the_pods_of_a_job_that_is_suspended_leave_their_room() {
+    let job = |suspend: bool| {
+        format!(
+            "---\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: j, namespace: default, uid: j}}\n\
+             spec: {{suspend: {suspend}, selector: {{matchLabels: {{job: j}}}}, template: {{metadata: {{labels: {{job: j}}}}, \
+             spec: {{restartPolicy: Never, containers: [{{name: c, image: i, resources: {{requests: {{cpu: 2}}}}}}]}}}}}}\n"
+        )
+    };
+    let pod = |name: &str, of: &str, spec: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default, creationTimestamp: 2026-01-01T00:00:00Z{of}}}\n\
+             spec: {{{spec}containers: [{{name: c, image: i, resources: {{requests: {{cpu: 2}}}}}}]}}\n"
+        )
+    };
+    let owner = ", labels: {job: j}, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: j, controller: true}]";
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {allocatable: {cpu: 2, pods: 9}}\n";
+    let running = pod("j-1", owner, "nodeName: a, restartPolicy: Never, ");
+    let before = [node, &job(false), &running, &pod("waits", "", "")].concat();
+    let moved = rolled_out(&before, &job(true)).moved;
+    assert_eq!(
+        moved.iter().map(|pod| (pod.name.as_str(), pod.to.as_str())).collect::<Vec<_>>(),
+        [("waits", "a")]
+    );
+}

@@ -2,6 +2,7 @@
 
 mod concurrency;
 mod devices;
+mod outcome;
 mod pre_bind;
 mod volume_writes;
 mod volumes;
@@ -9,7 +10,8 @@ mod watched;
 mod workers;
 
 pub(crate) use devices::{ClaimsFreed, DeviceBindings, DeviceWriter};
-pub(crate) use pre_bind::{PreBind, PreBindOutcome};
+pub(crate) use outcome::PreBindOutcome;
+pub(crate) use pre_bind::PreBind;
 pub(crate) use volume_writes::VolumeWriter;
 pub(crate) use volumes::VolumeBindings;
 pub(crate) use workers::{BindWorkers, Binder};

@@ -8,6 +8,7 @@ use berth_engine::Cluster;
 use tokio::time::Instant;
 
 use super::devices::DeviceBindings;
+use super::outcome::PreBindOutcome;
 use super::volumes::VolumeBindings;
 use crate::completion::Binding;
 use crate::pending::QueuedPods;
@@ -16,16 +17,6 @@ use crate::queue::PodId;
 pub(crate) struct PreBind {
     pub(crate) volumes: VolumeBindings,
     pub(crate) devices: DeviceBindings,
-}
-
-/// How the wait of a pod ended.
-pub(crate) enum PreBindOutcome {
-    /// Its volumes or its claims are bound.
-    Bound(Binding),
-    /// They are not, for this reason.
-    Failed(Binding, String),
-    /// Nothing more may be sent. The pod goes back to the queue as if nothing had been tried.
-    NotSent(Binding),
 }
 
 impl PreBind {

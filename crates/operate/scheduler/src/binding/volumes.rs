@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::pre_bind::PreBindOutcome;
+use super::outcome::PreBindOutcome;
 use super::volume_writes::{VolumeWrite, VolumeWriter};
 use super::watched::{Observed, Watched};
 use crate::completion::{Binding, Completion, CompletionSender, VolumesWritten, WriteError};

@@ -30,7 +30,7 @@ pub(crate) use self::post_filter::ClaimsFreed;
 use self::wait::{DeviceWait, DeviceWaits, Stage};
 use self::write::{ClaimStep, ClaimWrite, DeviceWrite};
 pub(crate) use self::writer::DeviceWriter;
-use super::pre_bind::PreBindOutcome;
+use super::outcome::PreBindOutcome;
 use crate::completion::{Binding, Completion, CompletionSender, WriteError};
 use crate::metrics::Metrics;
 use crate::pending::{QueuedPod, QueuedPods};
