@@ -10,6 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::Stream;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use serde_json::{Map, Value};
 
 /// Responses are sent in pieces of about this size.
 pub const CHUNK_BYTES: usize = 64 * 1024;
@@ -38,10 +39,27 @@ pub struct Around {
 }
 
 impl Around {
-    /// `head` is the text before the first item.
+    /// `head` is the JSON before the first item.
     pub fn json(head: String) -> Around {
         Around { head: head.into_bytes(), between: b",", tail: b"]}\n".to_vec() }
     }
+
+    /// `head` is the JSON before the first item. Items are list items of YAML themselves.
+    pub fn yaml(head: &str, is_empty: bool) -> Around {
+        let mut list: Map<String, Value> = serde_json::from_str(&format!("{head}]}}")).unwrap_or_default();
+        let items = list.keys().next_back().cloned().unwrap_or_default();
+        list.remove(&items);
+        let mut head = yaml(list.into());
+        head.extend_from_slice(format!("{items}:{}\n", if is_empty { " []" } else { "" }).as_bytes());
+        Around { head, between: b"", tail: Vec::new() }
+    }
+}
+
+/// A value as YAML, in the order in which kube-apiserver writes it.
+pub fn yaml(mut value: Value) -> Vec<u8> {
+    value.sort_all_objects();
+    // A JSON value serializes into memory without failing.
+    serde_saphyr::to_string(&value).unwrap_or_default().into_bytes()
 }
 
 /// A list. Items are written when their turn comes.

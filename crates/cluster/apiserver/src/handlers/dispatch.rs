@@ -5,7 +5,7 @@ use berth_schema::resource::{NODE_METRICS, POD_METRICS, Storage};
 use super::api::Api;
 use super::reply::Reply;
 use super::{binding, delete_collection, eviction, list, log, metrics, object, review, scale, token, write};
-use crate::request::{ApiRequest, ApiResult, MediaType, Status, Verb};
+use crate::request::{ApiRequest, ApiResult, MediaType, Status, Verb, check_accept, choose};
 
 /// Answers a request for objects; watches are answered elsewhere.
 ///
@@ -13,10 +13,22 @@ use crate::request::{ApiRequest, ApiResult, MediaType, Status, Verb};
 /// The request fails; the status gives the reason.
 pub async fn handle(api: &Api, request: ApiRequest) -> ApiResult<Reply> {
     let mut warnings = Vec::new();
+    // Before anything is changed.
+    let media_type = media_type(&request)?;
     match answer(api, &request, &mut warnings).await {
-        Ok(reply) => Ok(reply.in_media_type(MediaType::preferred(&request.headers)).with_warnings(warnings)),
+        Ok(reply) => Ok(reply.in_media_type(media_type).with_warnings(warnings)),
         Err(status) => Err(status.with_warnings(warnings)),
     }
+}
+
+fn media_type(request: &ApiRequest) -> ApiResult<MediaType> {
+    let ApiRequest { info, headers, .. } = request;
+    // Logs are text.
+    if info.subresource_name() == "log" {
+        return Ok(MediaType::Json);
+    }
+    check_accept(headers, info.verb)?;
+    choose(headers, info.resource).map(|(_, media_type)| media_type)
 }
 
 async fn answer(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> ApiResult<Reply> {

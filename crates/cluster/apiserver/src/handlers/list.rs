@@ -11,15 +11,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::api::Api;
-use super::body::{Around, CHUNK_BYTES};
+use super::body::{Around, CHUNK_BYTES, yaml};
 use super::object::stored;
 use super::read_options::{filter, include_object, resource_version, too_large};
-use super::reply::{Reply, yaml};
+use super::reply::Reply;
 use super::{body, convert};
 use crate::kinds;
 use crate::request::{
-    ApiRequest, ApiResult, Cause, Form, MediaType, Query, RequestInfo, Status, choose, not_acceptable,
-    wrong_form,
+    ApiRequest, ApiResult, Cause, Form, MediaType, Query, RequestInfo, Status, choose, wrong_form,
 };
 use crate::store::{Filter, Object, Page, Position};
 use crate::table;
@@ -154,51 +153,42 @@ pub fn answer(request: &ApiRequest, metadata: &Value, objects: Vec<Arc<Object>>)
         Form::Plain | Form::Table => (resource.api_version(), resource.kind),
     };
     let list_kind = if form == Form::Plain { resource.list_kind() } else { format!("{kind}List") };
-    let items = convert::Items::new(resource);
-    let write = move |object: &Object, out: &mut Vec<u8>| match form {
+    let head = match form {
+        Form::Table => table::head(kinds::columns(resource), metadata),
+        _ => {
+            format!(r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#)
+        }
+    };
+    let (items, columns, now) = (convert::Items::new(resource), kinds::columns(resource), Timestamp::now());
+    let write = move |object: &Arc<Object>, out: &mut Vec<u8>| match form {
         Form::Plain => items.write(object, out),
-        _ => object.write_partial(out),
+        Form::PartialMetadata | Form::PartialMetadataList => object.write_partial(out),
+        Form::Table => {
+            let included = convert::included(resource, object, include);
+            table::write_row(out, columns, &convert::row_value(resource, object), &included, now);
+        }
     };
     let body = match media_type {
-        MediaType::Json if form == Form::Table => {
-            let (columns, now) = (kinds::columns(resource), Timestamp::now());
-            let around = Around::json(table::head(columns, metadata));
-            body::list(around, objects, move |object, out| {
-                let included = convert::included(resource, object, include);
-                table::write_row(out, columns, &convert::row_value(resource, object), &included, now);
-            })
-        }
-        MediaType::Json => {
-            let head = format!(
-                r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#
-            );
-            body::list(Around::json(head), objects, move |object, out| write(object, out))
-        }
+        MediaType::Json => body::list(Around::json(head), objects, write),
         MediaType::Yaml => {
-            let items = if objects.is_empty() { "items: []" } else { "items:" };
-            let tail = json!({"kind": list_kind, "metadata": metadata}).to_string();
-            let around = Around {
-                head: format!("apiVersion: {api_version}\n{items}\n").into_bytes(),
-                between: b"",
-                tail: yaml(tail.as_bytes()).unwrap_or_default(),
-            };
+            let around = Around::yaml(&head, objects.is_empty());
             body::list(around, objects, move |object, out| write_yaml_item(&write, object, out))
         }
         MediaType::Protobuf => {
-            let mut pieces = vec![Vec::new()];
+            let (mut pieces, mut json) = (vec![Vec::new()], Vec::new());
             for object in &objects {
-                let json =
-                    if form == Form::Plain { convert::shown(resource, object) } else { object.partial() };
+                json.clear();
+                write(object, &mut json);
                 if pieces.last().is_none_or(|piece: &Vec<u8>| piece.len() >= CHUNK_BYTES) {
                     pieces.push(Vec::new());
                 }
                 if let Some(piece) = pieces.last_mut() {
-                    protobuf::push_item(&api_version, kind, &json, piece).ok_or_else(not_acceptable)?;
+                    protobuf::push_item(&api_version, kind, &json, piece).ok_or_else(unwritable)?;
                 }
             }
             let n_bytes = pieces.iter().map(Vec::len).sum();
             let head = protobuf::list_head(&api_version, &list_kind, &metadata.to_string(), n_bytes);
-            pieces.insert(0, head.ok_or_else(not_acceptable)?);
+            pieces.insert(0, head.ok_or_else(unwritable)?);
             body::pieces(pieces)
         }
     };
@@ -206,11 +196,15 @@ pub fn answer(request: &ApiRequest, metadata: &Value, objects: Vec<Arc<Object>>)
     Ok(Reply { content_type, ..Reply::json(StatusCode::OK, body) })
 }
 
+fn unwritable() -> Box<Status> {
+    Status::internal("an object has no protobuf form")
+}
+
 /// An item of a list in YAML, indented.
-fn write_yaml_item(write: impl Fn(&Object, &mut Vec<u8>), object: &Object, out: &mut Vec<u8>) {
+fn write_yaml_item(write: impl Fn(&Arc<Object>, &mut Vec<u8>), object: &Arc<Object>, out: &mut Vec<u8>) {
     let mut json = Vec::new();
     write(object, &mut json);
-    let text = yaml(&json).unwrap_or_default();
+    let text = yaml(serde_json::from_slice(&json).unwrap_or_default());
     let mut indent = &b"- "[..];
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         if line != b"\n" {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
-use super::body::Body;
+use super::body::{Body, yaml};
 use crate::request::{MediaType, Status};
 
 pub struct Reply {
@@ -61,7 +61,7 @@ impl Reply {
         }
         let encoded = match media_type {
             MediaType::Json => None,
-            MediaType::Yaml => yaml(json),
+            MediaType::Yaml => serde_json::from_slice(json).ok().map(yaml),
             MediaType::Protobuf => protobuf::encode(json),
         };
         if let Some(encoded) = encoded {
@@ -102,14 +102,6 @@ impl From<Box<Status>> for Reply {
         reply.warnings = status.warnings;
         reply
     }
-}
-
-/// A JSON text as YAML.
-pub fn yaml(json: &[u8]) -> Option<Vec<u8>> {
-    let mut value: Value = serde_json::from_slice(json).ok()?;
-    // As kube-apiserver writes them.
-    value.sort_all_objects();
-    serde_saphyr::to_string(&value).ok().map(String::into_bytes)
 }
 
 /// The warnings that are sent, each once.

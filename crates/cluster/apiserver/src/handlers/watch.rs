@@ -20,7 +20,7 @@ use super::reply::Reply;
 use super::{convert, read_options};
 use crate::kinds;
 use crate::request::{
-    ApiResult, Cause, Form, MediaType, Query, Reason, RequestInfo, Status, choose, not_acceptable,
+    ApiResult, Cause, Form, MediaType, Query, Reason, RequestInfo, Status, check_accept, choose_stream,
 };
 use crate::store::{Event, EventType, Filter, Object, Store, write_frame};
 use crate::table::{self, IncludeObject};
@@ -42,10 +42,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Answers a watch. The number is the bytes of its selector, which it holds as long as it is open.
 pub fn watch(api: &Api, info: &RequestInfo, query: &Query, headers: &HeaderMap) -> ApiResult<(Reply, usize)> {
     let resource = stored(info)?;
-    let (form, media_type) = choose(headers, info.resource)?;
-    if media_type == MediaType::Yaml {
-        return Err(not_acceptable());
-    }
+    check_accept(headers, info.verb)?;
+    let (form, media_type) = choose_stream(headers, info.resource)?;
     let include = read_options::include_object(query)?;
     let filter = read_options::filter(&api.store, info, query)?;
     let selector_bytes = filter.size();
@@ -195,7 +193,7 @@ impl Watcher {
                 Err(error) => {
                     self.ended = true;
                     let status = Status::expired(error.to_string()).to_value();
-                    return Some(self.line("ERROR", status.to_string().as_bytes()));
+                    return Some(self.event("ERROR", status.to_string().as_bytes()));
                 }
                 Ok((position, events)) => {
                     let n_events = events.len();
@@ -286,17 +284,12 @@ impl Watcher {
     }
 
     fn write(&mut self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
-        if self.media_type == MediaType::Protobuf {
-            let json = match self.form {
-                Form::Plain => convert::shown(self.shown, object),
-                _ => object.partial(),
-            };
-            return chunk.put(self.line(event_type.as_str(), &json));
-        }
+        let event_type = event_type.as_str();
         match self.form {
-            Form::PartialMetadata | Form::PartialMetadataList => {
-                write_frame(chunk, event_type, |out| object.write_partial(out))
-            }
+            Form::PartialMetadata | Form::PartialMetadataList => match self.media_type {
+                MediaType::Protobuf => chunk.put(self.event(event_type, &object.partial())),
+                _ => write_frame(chunk, event_type, |out| object.write_partial(out)),
+            },
             Form::Table => {
                 let value = convert::row_value(self.shown, object);
                 let included = convert::included(self.shown, object, self.include);
@@ -308,14 +301,12 @@ impl Watcher {
                     with_columns,
                     Timestamp::now(),
                 );
-                write_frame(chunk, event_type, |out| out.put_slice(&table));
+                chunk.put(self.event(event_type, &table));
             }
-            Form::Plain if convert::is_stored_form(self.shown) => {
+            Form::Plain if self.media_type == MediaType::Json && convert::is_stored_form(self.shown) => {
                 write_frame(chunk, event_type, |out| object.text().write(out));
             }
-            Form::Plain => {
-                write_frame(chunk, event_type, |out| out.put_slice(&convert::shown(self.shown, object)));
-            }
+            Form::Plain => chunk.put(self.event(event_type, &convert::shown(self.shown, object))),
         }
     }
 
@@ -330,9 +321,9 @@ impl Watcher {
             json!({"kind": self.shown.kind, "apiVersion": self.shown.api_version(), "metadata": metadata});
         match self.form {
             Form::PartialMetadata | Form::PartialMetadataList => {
-                return self.line("BOOKMARK", partial.to_string().as_bytes());
+                return self.event("BOOKMARK", partial.to_string().as_bytes());
             }
-            Form::Plain => return self.line("BOOKMARK", bookmark.to_string().as_bytes()),
+            Form::Plain => return self.event("BOOKMARK", bookmark.to_string().as_bytes()),
             Form::Table => {}
         }
         let included = match self.include {
@@ -342,17 +333,19 @@ impl Watcher {
         };
         let table =
             table::table(kinds::columns(self.shown), &bookmark, included.as_bytes(), false, Timestamp::now());
-        self.line("BOOKMARK", &table)
+        self.event("BOOKMARK", &table)
     }
 
     /// An event around an object's JSON, in the watch's media type.
-    fn line(&self, event_type: &str, object: &[u8]) -> Bytes {
-        match self.media_type {
-            MediaType::Protobuf => {
-                let object = protobuf::encode(object);
-                object.map(|object| protobuf::watch_frame(event_type, &object).into()).unwrap_or_default()
-            }
-            _ => [br#"{"type":""#, event_type.as_bytes(), br#"","object":"#, object, b"}\n"].concat().into(),
+    fn event(&self, event_type: &str, object: &[u8]) -> Bytes {
+        if self.media_type == MediaType::Protobuf {
+            let object = protobuf::encode(object);
+            return object
+                .map(|object| protobuf::watch_frame(event_type, &object).into())
+                .unwrap_or_default();
         }
+        let mut line = BytesMut::with_capacity(object.len() + 32);
+        write_frame(&mut line, event_type, |out| out.put_slice(object));
+        line.freeze()
     }
 }

@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, header};
 
+use super::route::Verb;
 use super::status::{ApiResult, Reason, Status};
 use berth_schema::protobuf::is_encodable;
 use berth_schema::resource::Resource;
@@ -34,7 +35,7 @@ impl MediaType {
 
     /// The first one in `Accept`, whatever the resource; JSON by default.
     pub fn preferred(headers: &HeaderMap) -> MediaType {
-        ranges(headers).find_map(|(name, _)| MediaType::named(name)).unwrap_or(MediaType::Json)
+        ranges(headers).find_map(served).map_or(MediaType::Json, |(_, media_type)| media_type)
     }
 
     pub fn content_type(self) -> &'static str {
@@ -57,36 +58,58 @@ fn ranges(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Chooses the first form and media type in the header `Accept` in which objects of a resource are served.
-pub fn choose(headers: &HeaderMap, resource: &Resource) -> ApiResult<(Form, MediaType)> {
-    let mut accepts_anything = true;
-    for (name, as_kind) in ranges(headers) {
-        accepts_anything = false;
-        let form = match as_kind {
-            "" => Form::Plain,
-            "PartialObjectMetadata" => Form::PartialMetadata,
-            "PartialObjectMetadataList" => Form::PartialMetadataList,
-            "Table" => Form::Table,
-            _ => continue,
-        };
-        match MediaType::named(name) {
-            Some(MediaType::Yaml | MediaType::Protobuf) if form == Form::Table => {}
-            Some(MediaType::Protobuf) if !is_encodable(&resource.api_version(), resource.kind) => {}
-            Some(media_type) => return Ok((form, media_type)),
-            None => {}
-        }
-    }
-    if accepts_anything { Ok((Form::Plain, MediaType::Json)) } else { Err(not_acceptable()) }
+/// What a range of `Accept` asks for, if that is served for some objects.
+fn served((name, as_kind): (&str, &str)) -> Option<(Form, MediaType)> {
+    let form = match as_kind {
+        "" => Form::Plain,
+        "PartialObjectMetadata" => Form::PartialMetadata,
+        "PartialObjectMetadataList" => Form::PartialMetadataList,
+        "Table" => Form::Table,
+        _ => return None,
+    };
+    let media_type = MediaType::named(name)?;
+    (form != Form::Table || media_type != MediaType::Protobuf).then_some((form, media_type))
 }
 
-/// The client accepts no form that is served.
-pub fn not_acceptable() -> Box<Status> {
-    Status::of_router(
-        Reason::NotAcceptable,
-        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
-         application/vnd.kubernetes.protobuf, application/json;stream=watch, \
-         application/vnd.kubernetes.protobuf;stream=watch",
-    )
+/// Refuses a request whose client accepts no media type that is served, as the router of kube-apiserver does.
+pub fn check_accept(headers: &HeaderMap, verb: Verb) -> ApiResult {
+    let mut ranges = ranges(headers).peekable();
+    if ranges.peek().is_none() || ranges.any(|(name, _)| MediaType::named(name).is_some()) {
+        return Ok(());
+    }
+    let streams = match verb {
+        Verb::List | Verb::Watch => format!(", {STREAMS}"),
+        _ => String::new(),
+    };
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {MEDIA_TYPES}{streams}");
+    Err(Status::of_router(Reason::NotAcceptable, message))
+}
+
+const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+
+/// Chooses the first form and media type in the header `Accept` in which objects of a resource are served.
+pub fn choose(headers: &HeaderMap, resource: &Resource) -> ApiResult<(Form, MediaType)> {
+    if ranges(headers).next().is_none() {
+        return Ok((Form::Plain, MediaType::Json));
+    }
+    let has_form = |(form, media_type): &(Form, MediaType)| {
+        *media_type != MediaType::Protobuf
+            || *form != Form::Plain
+            || is_encodable(&resource.api_version(), resource.kind)
+    };
+    ranges(headers).filter_map(served).find(has_form).ok_or_else(|| not_acceptable(MEDIA_TYPES))
+}
+
+/// As [`choose`], for a watch.
+pub fn choose_stream(headers: &HeaderMap, resource: &Resource) -> ApiResult<(Form, MediaType)> {
+    let chosen = choose(headers, resource)?;
+    if chosen.1 == MediaType::Yaml { Err(not_acceptable(STREAMS)) } else { Ok(chosen) }
+}
+
+fn not_acceptable(media_types: &str) -> Box<Status> {
+    let message = format!("only the following media types are accepted: {media_types}");
+    Status::new(Reason::NotAcceptable, message)
 }
 
 /// The client wants metadata of one object, and asks for a list, or the other way round.
@@ -136,6 +159,7 @@ mod tests {
                 Some((Form::Table, Json)),
             ),
             ("text/html, application/yaml", Some((Form::Plain, Yaml))),
+            ("application/yaml;as=Table", Some((Form::Table, Yaml))),
             ("text/html, */*;q=0.5", Some((Form::Plain, Json))),
             ("text/html", None),
         ] {
@@ -143,8 +167,15 @@ mod tests {
             headers.insert(header::ACCEPT, accept.parse().unwrap());
             assert_eq!(choose(&headers, &PODS).ok(), wanted, "{accept}");
         }
-        let accept = "application/vnd.kubernetes.protobuf,application/json".parse().unwrap();
-        let headers = HeaderMap::from_iter([(header::ACCEPT, accept)]);
-        assert_eq!(choose(&headers, &CUSTOM_RESOURCE_DEFINITIONS).ok(), Some((Form::Plain, Json)));
+        for (accept, wanted) in [
+            ("application/vnd.kubernetes.protobuf,application/json", (Form::Plain, Json)),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata",
+                (Form::PartialMetadata, Protobuf),
+            ),
+        ] {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(choose(&headers, &CUSTOM_RESOURCE_DEFINITIONS).ok(), Some(wanted));
+        }
     }
 }

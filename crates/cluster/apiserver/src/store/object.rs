@@ -31,23 +31,15 @@ impl EventType {
             EventType::Deleted => "DELETED",
         }
     }
-
-    fn prefix(self) -> &'static [u8] {
-        match self {
-            EventType::Added => br#"{"type":"ADDED","object":"#,
-            EventType::Modified => br#"{"type":"MODIFIED","object":"#,
-            EventType::Deleted => br#"{"type":"DELETED","object":"#,
-        }
-    }
 }
 
-const SUFFIX: &[u8] = b"}\n";
-
 /// Writes one line of a watch: an event of a given type around an object's JSON, which `write` writes.
-pub fn write_frame<B: BufMut>(out: &mut B, event_type: EventType, write: impl FnOnce(&mut B)) {
-    out.put_slice(event_type.prefix());
+pub fn write_frame<B: BufMut>(out: &mut B, event_type: &str, write: impl FnOnce(&mut B)) {
+    out.put_slice(br#"{"type":""#);
+    out.put_slice(event_type.as_bytes());
+    out.put_slice(br#"","object":"#);
     write(out);
-    out.put_slice(SUFFIX);
+    out.put_slice(b"}\n");
 }
 
 /// A form of an object that requests read often, made of its JSON once for each version.
@@ -366,7 +358,7 @@ mod tests {
             let metadata = written.get("metadata").cloned().unwrap_or_else(|| json!({}));
             assert_eq!(partial["metadata"], metadata);
             let mut line = Vec::new();
-            write_frame(&mut line, EventType::Modified, |out| kept.text().write(out));
+            write_frame(&mut line, EventType::Modified.as_str(), |out| kept.text().write(out));
             let line: Value = serde_json::from_slice(&line).unwrap();
             assert_eq!((line["type"].as_str(), &line["object"]), (Some("MODIFIED"), &written));
         }

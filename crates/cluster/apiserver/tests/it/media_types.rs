@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const BOTH: &str = "application/vnd.kubernetes.protobuf,application/json";
+const YAML: &str = "application/yaml";
 
 /// The code, the media type and the first frame of an answer, or all of it if it ends.
 async fn answer(
@@ -31,6 +33,10 @@ async fn answer(
         body.collect().await.unwrap().to_bytes()
     };
     (parts.status.as_u16(), media_type, bytes.to_vec())
+}
+
+async fn get_as(client: &Client, path: &str, accept: &str) -> (u16, String, Vec<u8>) {
+    answer(client, Method::GET, path, accept, &Value::Null).await
 }
 
 /// The fields of a message that are messages or texts, with their numbers.
@@ -80,32 +86,28 @@ async fn objects_lists_watches_and_errors_are_answered_in_protobuf() {
     for name in ["a", "b"] {
         post(&client, PODS, &pod(name)).await;
     }
-    let ask = |method, path: String, body: Value| {
-        let client = client.clone();
-        async move { answer(&client, method, &path, &format!("{PROTOBUF},application/json"), &body).await }
-    };
     let (_, object) = get(&client, &format!("{PODS}/a")).await;
-    let (code, media_type, bytes) = ask(Method::GET, format!("{PODS}/a"), json!(null)).await;
+    let (code, media_type, bytes) = get_as(&client, &format!("{PODS}/a"), BOTH).await;
     assert_eq!((code, media_type.as_str()), (200, PROTOBUF));
     assert_eq!(protobuf::decode(&bytes), Ok(object.clone()));
 
-    let (_, media_type, bytes) = ask(Method::GET, PODS.to_owned(), json!(null)).await;
+    let (_, media_type, bytes) = get_as(&client, PODS, BOTH).await;
     assert_eq!(media_type, PROTOBUF);
     let found = items(&bytes, "Pod");
     assert_eq!((found.len(), &found[0]), (2, &object));
 
-    let (_, media_type, bytes) = ask(Method::GET, format!("{PODS}?watch=1"), json!(null)).await;
+    let (_, media_type, bytes) = get_as(&client, &format!("{PODS}?watch=1"), BOTH).await;
     assert_eq!(media_type, format!("{PROTOBUF};stream=watch"));
     let (length, frame) = bytes.split_first_chunk::<4>().unwrap();
     let event = &frame[..u32::from_be_bytes(*length) as usize];
     let [(1, event_type), (2, raw)] = fields(event)[..] else { panic!("{event:?}") };
     assert_eq!((event_type, protobuf::decode(fields(raw)[0].1)), (&b"ADDED"[..], Ok(object)));
 
-    let (code, _, bytes) = ask(Method::POST, PODS.to_owned(), pod("c")).await;
+    let (code, _, bytes) = answer(&client, Method::POST, PODS, BOTH, &pod("c")).await;
     let created = protobuf::decode(&bytes).unwrap();
     assert_eq!((code, &created["metadata"]["name"]), (201, &json!("c")));
 
-    let (code, media_type, bytes) = ask(Method::GET, format!("{PODS}/none"), json!(null)).await;
+    let (code, media_type, bytes) = get_as(&client, &format!("{PODS}/none"), BOTH).await;
     assert_eq!((code, media_type.as_str()), (404, PROTOBUF));
     let status = protobuf::decode(&bytes).unwrap();
     assert_eq!(
@@ -124,33 +126,53 @@ async fn a_list_that_is_sent_in_pieces_has_the_length_that_it_says() {
         let map = json!({"metadata": {"name": format!("c{i:02}")}, "data": {"k": "x".repeat(5000)}});
         post(&client, path, &map).await;
     }
-    let (_, _, bytes) = answer(&client, Method::GET, path, PROTOBUF, &json!(null)).await;
+    let (_, _, bytes) = get_as(&client, path, PROTOBUF).await;
     assert_eq!(items(&bytes, "ConfigMap").len(), 40);
     server.shutdown().await;
 }
 
 #[tokio::test]
-async fn objects_and_lists_are_answered_in_yaml() {
+async fn objects_lists_and_tables_are_answered_in_yaml() {
     let server = server().await;
     let client = admin(&server);
     let path = "/api/v1/namespaces/default/configmaps";
-    let ask = |path: String| {
-        let client = client.clone();
-        async move {
-            let (code, media_type, bytes) =
-                answer(&client, Method::GET, &path, "application/yaml", &json!(null)).await;
-            assert_eq!(media_type, "application/yaml");
-            (code, serde_saphyr::from_slice::<Value>(&bytes).unwrap())
-        }
+    let yaml = async |path: &str, accept: &str| {
+        let (code, media_type, bytes) = get_as(&client, path, accept).await;
+        assert_eq!(media_type, YAML);
+        (code, serde_saphyr::from_slice::<Value>(&bytes).unwrap())
     };
-    let empty = ask(path.to_owned()).await.1;
+    let empty = yaml(path, YAML).await.1;
     assert_eq!((&empty["kind"], &empty["items"]), (&json!("ConfigMapList"), &json!([])));
     for (name, text) in [("a", "one\n\n  two\n"), ("b", "yes")] {
         post(&client, path, &json!({"metadata": {"name": name}, "data": {"text": text}})).await;
     }
-    assert_eq!(ask(path.to_owned()).await.1, get(&client, path).await.1);
-    assert_eq!(ask(format!("{path}/a")).await.1, get(&client, &format!("{path}/a")).await.1);
-    assert_eq!(ask(format!("{path}/none")).await.0, 404);
-    assert_eq!(ask(format!("{path}?watch=1")).await.0, 406);
+    assert_eq!(yaml(path, YAML).await.1, get(&client, path).await.1);
+    assert_eq!(yaml(&format!("{path}/a"), YAML).await.1, get(&client, &format!("{path}/a")).await.1);
+    let table = yaml(path, "application/yaml;as=Table").await.1;
+    assert_eq!((&table["kind"], &table["rows"][1]["cells"][0]), (&json!("Table"), &json!("b")));
+    assert_eq!(yaml(&format!("{path}/none"), YAML).await.0, 404);
+    let (code, status) = yaml(&format!("{path}?watch=1"), YAML).await;
+    let message = "only the following media types are accepted: application/json;stream=watch, \
+                   application/vnd.kubernetes.protobuf;stream=watch";
+    assert_eq!((code, status["message"].as_str()), (406, Some(message)));
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_request_whose_answer_is_not_acceptable_changes_nothing() {
+    let server = server().await;
+    let client = admin(&server);
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = json!({"metadata": {"name": "as.b.c"}, "spec": {"group": "b.c", "scope": "Cluster",
+        "names": {"kind": "A", "plural": "as"}, "versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    for (path, accept, name, object) in
+        [(PODS, "text/html", "a", pod("a")), (definitions, PROTOBUF, "as.b.c", definition)]
+    {
+        assert_eq!(answer(&client, Method::POST, path, accept, &object).await.0, 406);
+        let path = format!("{path}/{name}");
+        assert_eq!(answer(&client, Method::DELETE, &path, accept, &json!({})).await.0, 406);
+        assert_eq!(get(&client, &path).await.0, 404);
+    }
     server.shutdown().await;
 }
