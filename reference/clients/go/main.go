@@ -3,9 +3,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log"
+	"os"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -175,10 +175,10 @@ func main() {
 	binary := rest.CopyConfig(configuration)
 	binary.ContentType, binary.AcceptContentTypes = protobuf, protobuf
 	c := kubernetes.NewForConfigOrDie(binary)
-	version, err := c.Discovery().ServerVersion()
-	must(err)
-	_, err = json.Marshal(version)
-	must(err)
+	if len(os.Args) > 1 {
+		lists(configuration, c)
+		return
+	}
 	typed(c)
 	informer(c)
 	controller(configuration, c)

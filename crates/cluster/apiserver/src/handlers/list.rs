@@ -176,6 +176,7 @@ pub fn answer(request: &ApiRequest, metadata: &Value, objects: Vec<Arc<Object>>)
         }
         MediaType::Protobuf => {
             let (mut pieces, mut json) = (vec![Vec::new()], Vec::new());
+            let items = protobuf::Items::new(&api_version, kind).ok_or_else(unwritable)?;
             for object in &objects {
                 json.clear();
                 write(object, &mut json);
@@ -183,7 +184,7 @@ pub fn answer(request: &ApiRequest, metadata: &Value, objects: Vec<Arc<Object>>)
                     pieces.push(Vec::new());
                 }
                 if let Some(piece) = pieces.last_mut() {
-                    protobuf::push_item(&api_version, kind, &json, piece).ok_or_else(unwritable)?;
+                    items.push(&json, piece).ok_or_else(unwritable)?;
                 }
             }
             let n_bytes = pieces.iter().map(Vec::len).sum();

@@ -15,7 +15,7 @@ use crate::built_in::type_of;
 use crate::types::{Struct, Type};
 pub use error::ProtobufError;
 pub use read::decode;
-pub use write::{encode, list_head, push_item, watch_frame};
+pub use write::{Items, encode, list_head, watch_frame};
 
 const MAGIC: &[u8] = b"k8s\0";
 

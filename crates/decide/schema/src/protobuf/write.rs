@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{MAGIC, message_type, numbers};
+use super::{MAGIC, Numbers, message_type, numbers};
 use crate::types::{Scalar, Struct, Type};
 
 const VARINT: u32 = 0;
@@ -34,10 +34,19 @@ pub fn encode(json: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Appends an object, from its JSON, to the items of a list; `None` if its kind has no protobuf form.
-pub fn push_item(api_version: &str, kind: &str, json: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    let of = message_type(api_version, kind)?;
-    nested(out, 2, |out| write_message(of, json, out)).ok()
+/// Writes the items of a list.
+pub struct Items(&'static Struct);
+
+impl Items {
+    /// `None` if objects of the kind have no protobuf form.
+    pub fn new(api_version: &str, kind: &str) -> Option<Items> {
+        message_type(api_version, kind).map(Items)
+    }
+
+    /// Appends an object, from its JSON; `None` if it is not one of the kind.
+    pub fn push(&self, json: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        nested(out, 2, |out| write_message(self.0, json, out)).ok()
+    }
 }
 
 /// What a list begins with, before its items of `n_bytes` bytes together. `kind` is that of the list, `metadata` its JSON.
@@ -145,7 +154,8 @@ impl<'de> Visitor<'de> for Message<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        while let Some(field) = fields.next_key_seed(Name(self.of))? {
+        let numbers = numbers(&self.of.name);
+        while let Some(field) = fields.next_key_seed(Name { of: self.of, numbers })? {
             match field {
                 Some((path, ty)) => fields.next_value_seed(Field { path, ty, out: self.out })?,
                 None => drop(fields.next_value::<IgnoredAny>()?),
@@ -156,7 +166,10 @@ impl<'de> Visitor<'de> for Message<'_> {
 }
 
 /// The name of a field: its numbers and its type, if it has any.
-struct Name(&'static Struct);
+struct Name {
+    of: &'static Struct,
+    numbers: &'static Numbers,
+}
 
 impl<'de> DeserializeSeed<'de> for Name {
     type Value = Option<(&'static [u32], &'static Type)>;
@@ -174,8 +187,8 @@ impl Visitor<'_> for Name {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
-        let path = numbers(&self.0.name).by_name.get(name);
-        Ok(path.and_then(|path| Some((path.as_slice(), self.0.field(name)?.ty()))))
+        let path = self.numbers.by_name.get(name);
+        Ok(path.and_then(|path| Some((path.as_slice(), self.of.field(name)?.ty()))))
     }
 }
 
