@@ -34,7 +34,7 @@ pub fn best_match<'a, V: Deref<Target = PersistentVolume>>(
     let selector = selector.map(|selector| Selector::parse(Some(selector)).unwrap_or(Selector::Nothing));
     let rank =
         |volume: &&V| (volume.spec.access_modes.len(), volume.capacity(), volume.metadata.name.clone());
-    let fits = |volume: &&V| mismatch_but_for_class(volume, claim).is_none();
+    let fits = |volume: &&V| reason(volume, claim, false).is_none();
     let reserved = reserved.iter().filter(|volume| volume.is_for(claim)).filter(fits).min_by_key(rank);
     reserved.or_else(|| {
         let candidates = free.iter().filter(|volume| {
@@ -47,15 +47,13 @@ pub fn best_match<'a, V: Deref<Target = PersistentVolume>>(
     })
 }
 
-/// Why the volume that a claim names does not have what the claim requests.
+/// Why the volume that a claim names does not have what the claim requests, in the order and the words of `checkVolumeSatisfyClaim`.
 pub fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
-    if volume.storage_class() != claim.storage_class() {
-        return Some("storageClassName does not match".to_owned());
-    }
-    mismatch_but_for_class(volume, claim)
+    reason(volume, claim, true)
 }
 
-fn mismatch_but_for_class(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
+/// Without `with_class`, the class may be another one, as that of a volume that is reserved for the claim.
+fn reason(volume: &PersistentVolume, claim: &PersistentVolumeClaim, with_class: bool) -> Option<String> {
     let (has, wants) = (&volume.spec, &claim.spec);
     let mode = |mode: &Option<String>| mode.as_deref() == Some("Block");
     let attributes = |class: &Option<String>| class.clone().unwrap_or_default();
@@ -64,6 +62,8 @@ fn mismatch_but_for_class(volume: &PersistentVolume, claim: &PersistentVolumeCla
     }
     let why = if volume.capacity() < claim.requested() {
         "requested PV is too small"
+    } else if with_class && volume.storage_class() != claim.storage_class() {
+        "storageClassName does not match"
     } else if attributes(&has.volume_attributes_class_name) != attributes(&wants.volume_attributes_class_name)
     {
         "volumeAttributesClassName does not match"
@@ -137,6 +137,18 @@ mod tests {
             let claim = claim(spec.clone());
             let found = best_match(&claim, &reserved, &free).map(|volume| volume.metadata.name.as_str());
             assert_eq!(found, wanted, "{spec}");
+        }
+    }
+
+    #[test]
+    fn the_size_is_compared_before_the_class() {
+        let other = json!({"storageClassName": "t"});
+        for (size, spec, wanted) in [
+            ("1Gi", other.clone(), Some("requested PV is too small")),
+            ("2Gi", other, Some("storageClassName does not match")),
+            ("2Gi", json!({}), None),
+        ] {
+            assert_eq!(mismatch(&volume("v", size, spec), &claim(json!({}))).as_deref(), wanted);
         }
     }
 }
