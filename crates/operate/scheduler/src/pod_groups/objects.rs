@@ -1,6 +1,6 @@
 //! The status of PodGroups and CompositePodGroups: the condition that names the kind, or the phase.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::group::{
@@ -121,6 +121,8 @@ pub(super) struct GroupObjects {
     parts: BTreeMap<PodGroupKey, PodGroup>,
     composites: BTreeMap<NamespacedName, CompositePodGroup>,
     hierarchies: Hierarchies,
+    /// Whether the hierarchies are to be read again.
+    is_stale: bool,
     /// The groups whose status is to be written.
     queue: VecDeque<PodGroupKey>,
     n_in_flight: usize,
@@ -137,9 +139,11 @@ impl GroupObjects {
     ) -> Option<Option<GroupRules>> {
         let before = self.objects.remove(&key);
         let rules = before.as_ref().map(|before| before.rules.clone());
-        self.parts.remove(&key);
-        if object.spec.parent_composite_pod_group_name.is_some() {
-            self.parts.insert(key.clone(), object.clone());
+        let part = object.spec.parent_composite_pod_group_name.is_some().then(|| object.clone());
+        self.is_stale |= self.parts.get(&key).map(|part| &part.spec) != part.as_ref().map(|part| &part.spec);
+        match part {
+            Some(part) => _ = self.parts.insert(key.clone(), part),
+            None => _ = self.parts.remove(&key),
         }
         let names = (&*object.api_version, POD_GROUPS.kind);
         let new = GroupObject::new(names, &object.metadata, &object.status, object.rules(gates), before);
@@ -149,7 +153,7 @@ impl GroupObjects {
 
     /// Returns the rules of the object, if it existed.
     pub(super) fn remove(&mut self, key: &PodGroupKey) -> Option<Option<GroupRules>> {
-        self.parts.remove(key);
+        self.is_stale |= self.parts.remove(key).is_some();
         self.objects.remove(key).map(|object| object.rules)
     }
 
@@ -157,6 +161,8 @@ impl GroupObjects {
     pub(super) fn set_composite(&mut self, name: NamespacedName, object: Option<CompositePodGroup>) {
         let key = PodGroupKey { kind: GroupKind::Composite, name };
         let before = self.objects.remove(&key);
+        let of_now = self.composites.get(&key.name).map(|composite| &composite.spec);
+        self.is_stale |= of_now != object.as_ref().map(|object| &object.spec);
         let Some(object) = object else {
             self.composites.remove(&key.name);
             return;
@@ -167,9 +173,15 @@ impl GroupObjects {
         self.objects.insert(key, new);
     }
 
-    /// Reads the hierarchies again. Returns the PodGroups whose pods are placed with others now, and the groups of which the rules
-    /// changed.
-    pub(super) fn update_hierarchies(&mut self, gates: FeatureGates) -> (Vec<PodGroupKey>, Vec<PodGroupKey>) {
+    /// Reads the hierarchies again if their objects changed. Returns the PodGroups whose pods are placed with others now, and the groups
+    /// of which the rules changed.
+    pub(super) fn update_hierarchies(
+        &mut self,
+        gates: FeatureGates,
+    ) -> (BTreeSet<PodGroupKey>, Vec<PodGroupKey>) {
+        if !std::mem::take(&mut self.is_stale) {
+            return Default::default();
+        }
         let now = Hierarchies::new(self.parts.values(), self.composites.values(), gates);
         let before = std::mem::replace(&mut self.hierarchies, now);
         let now = &self.hierarchies;
@@ -180,9 +192,9 @@ impl GroupObjects {
         (parts, roots)
     }
 
-    /// Whether PodGroups belong to CompositePodGroups, or did.
+    /// Whether PodGroups belong to CompositePodGroups.
     pub(super) fn has_hierarchies(&self) -> bool {
-        !self.parts.is_empty() || !self.hierarchies.roots.is_empty()
+        !self.parts.is_empty()
     }
 
     /// The group that the pods of a group are placed with.
@@ -289,6 +301,27 @@ mod tests {
             groups.show(&key, false, "Unschedulable", "");
             assert_eq!(!groups.queue.is_empty(), is_written);
         }
+    }
+
+    #[test]
+    fn each_event_of_a_group_read_all_hierarchies_again() {
+        let gates = FeatureGates { composite_pod_group: true, ..FeatureGates::default() };
+        let key = PodGroupKey { kind: GroupKind::Scheduling, name: NamespacedName::new("n", "g") };
+        let mut group: PodGroup =
+            serde_json::from_value(json!({"spec": {"parentCompositePodGroupName": "c"}})).unwrap();
+        let mut groups = GroupObjects::default();
+        groups.set(key.clone(), &group, gates);
+        groups.set_composite(NamespacedName::new("n", "c"), Some(CompositePodGroup::default()));
+        assert!(std::mem::take(&mut groups.is_stale));
+        group.status =
+            serde_json::from_value(json!({"conditions": [{"type": "a", "status": "True"}]})).unwrap();
+        group.metadata.labels.insert("a".to_owned(), "b".to_owned());
+        groups.set(key.clone(), &group, gates);
+        groups.set_composite(NamespacedName::new("n", "c"), Some(CompositePodGroup::default()));
+        assert!(!groups.is_stale);
+        group.spec.parent_composite_pod_group_name = None;
+        groups.set(key, &group, gates);
+        assert!(groups.is_stale);
     }
 
     #[test]
