@@ -14,6 +14,7 @@ use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{self as typed, PriorityClass, RuntimeClass, Toleration};
 use berth_api::read::from_value;
 use berth_api::syntax::annotations::ANNOTATION_PREFIX;
+use berth_rules::RuleOptions;
 use berth_rules::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
 use berth_rules::admission::{AdmissionOptions, admit, extension_warnings, validate_changed_annotations};
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource};
@@ -131,8 +132,7 @@ impl Strategy for Pod {
         let classes = priority_classes(context)?;
         let runtime_class = runtime_class(context, &typed.spec.runtime_class_name)?;
         let options = AdmissionOptions {
-            extensions,
-            feature_gates: context.feature_gates,
+            rules: RuleOptions { extensions, feature_gates: context.feature_gates },
             priority_classes: Some(&classes),
             runtime_classes: Some(runtime_class.as_slice()),
             default_tolerations: true,

@@ -124,10 +124,10 @@ async fn lists_without_repetitions_cost_the_server_no_more_than_their_size() {
         let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
         json!({"metadata": {"name": "j"}, "spec": {"podFailurePolicy": policy, "template": {"spec": pod}}})
     };
-    let lists: [(&str, &str, &dyn Fn(usize) -> Value); 3] = [
-        ("topologies", "/apis/storage.k8s.io/v1/storageclasses", &topologies),
-        ("keys of a driver", "/apis/storage.k8s.io/v1/csinodes", &keys),
-        ("exit codes", "/apis/batch/v1/namespaces/default/jobs", &exit_codes),
+    let lists = [
+        ("topologies", "/apis/storage.k8s.io/v1/storageclasses", topologies as fn(usize) -> Value),
+        ("keys of a driver", "/apis/storage.k8s.io/v1/csinodes", keys),
+        ("exit codes", "/apis/batch/v1/namespaces/default/jobs", exit_codes),
     ];
     let directory = TempDir::new("lists");
     let server = Server::start(&directory, "server").await;
