@@ -73,7 +73,13 @@ impl Selector {
     fn names_other_values(&self, other: &Selector) -> bool {
         let excludes = |pair: (&Requirement, &Requirement)| match pair {
             (Requirement::In(a, values), Requirement::In(b, others)) => {
-                a == b && !values.iter().any(|value| others.binary_search(value).is_ok())
+                // Both are sorted.
+                let mut others = others.iter().peekable();
+                let mut is_common = |value| {
+                    while others.next_if(|other| *other < value).is_some() {}
+                    others.peek() == Some(&value)
+                };
+                a == b && !values.iter().any(&mut is_common)
             }
             _ => false,
         };

@@ -21,6 +21,7 @@ use berth_schema::resource::Resource;
 pub use extension::CUSTOM_RESOURCE_FINALIZER;
 pub use pod::write_resources;
 pub use scheduling::group_forms;
+pub use workload::shared::template_warnings;
 
 use crate::strategy::Strategy;
 use crate::table::columns::{Columns, DEFAULT};

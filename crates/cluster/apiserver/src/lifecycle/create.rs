@@ -79,7 +79,13 @@ pub(super) fn admit(
     check_namespace(context, resource, value)?;
     node_restriction::admit(context, resource, Operation::Create, value, &Value::Null)?;
     kinds::strategy(resource).admit_create(context, resource, value, warnings)?;
+    warnings.extend(template_warnings(resource, value));
     limit_range::check(context, resource, value)
+}
+
+/// The warnings about the pods of an object's template.
+pub(super) fn template_warnings(resource: &Resource, value: &Value) -> Vec<String> {
+    if resource.custom.is_some() { Vec::new() } else { kinds::template_warnings(resource.kind, value) }
 }
 
 /// Checks that the object's namespace exists and is not terminating.

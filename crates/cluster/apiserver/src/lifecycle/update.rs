@@ -4,7 +4,7 @@ use berth_rules::admission::Operation;
 use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, Resource};
 use serde_json::Value;
 
-use super::create::complete;
+use super::create::{complete, template_warnings};
 use super::{limit_range, node_restriction};
 use crate::kinds;
 use crate::request::ApiResult;
@@ -67,5 +67,8 @@ pub(super) fn admit(
     strategy.authorize_update(context, new, old)?;
     strategy.authorize(context, new)?;
     warnings.extend(strategy.update_warnings(context, new, old));
+    if new["metadata"]["generation"] != old["metadata"]["generation"] {
+        warnings.extend(template_warnings(resource, new));
+    }
     Ok(())
 }

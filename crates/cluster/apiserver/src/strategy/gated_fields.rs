@@ -1,6 +1,7 @@
 //! Fields that are dropped while their feature gate is off, but for objects that have them already.
 
 use berth_api::feature_gates::FeatureGates;
+use berth_api::read::pod_spec_pointer;
 use berth_schema::resource::Resource;
 use serde_json::Value;
 
@@ -55,19 +56,6 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("VolumeLimitScaling", "csidrivers", "spec.preventPodSchedulingIfMissing"),
 ];
 
-/// The path of the specification of the pods of a resource.
-fn pod_spec(plural: &str) -> Option<&'static str> {
-    match plural {
-        "pods" => Some("spec"),
-        "daemonsets" | "deployments" | "jobs" | "replicasets" | "replicationcontrollers" | "statefulsets" => {
-            Some("spec.template.spec")
-        }
-        "cronjobs" => Some("spec.jobTemplate.spec.template.spec"),
-        "podtemplates" => Some("template.spec"),
-        _ => None,
-    }
-}
-
 /// Drops the fields of an object whose gates are off, where the object that it replaces has none of them.
 pub fn drop_gated(gates: FeatureGates, resource: &Resource, new: &mut Value, old: Option<&Value>) {
     if resource.custom.is_some() {
@@ -75,16 +63,16 @@ pub fn drop_gated(gates: FeatureGates, resource: &Resource, new: &mut Value, old
     }
     for (gate, plural, path) in FIELDS {
         let prefix = match *plural {
-            "" => pod_spec(resource.plural),
+            "" => pod_spec_pointer(resource.kind),
             plural => (plural == resource.plural).then_some(""),
         };
         let Some(prefix) = prefix.filter(|_| !gates.is_on(gate)) else { continue };
         let segments: Vec<&str> =
-            prefix.split('.').chain(path.split('.')).filter(|part| !part.is_empty()).collect();
+            prefix.split('/').chain(path.split('.')).filter(|part| !part.is_empty()).collect();
         let is_used = |old: &Value| {
             FIELDS.iter().any(|(of, named, path)| {
                 (of, named) == (gate, plural) && {
-                    let segments = prefix.split('.').chain(path.split('.')).filter(|part| !part.is_empty());
+                    let segments = prefix.split('/').chain(path.split('.')).filter(|part| !part.is_empty());
                     has(old, &segments.collect::<Vec<_>>())
                 }
             })

@@ -1,6 +1,6 @@
 //! Workloads, services and the smaller kinds: defaults, rules, scale.
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -14,6 +14,62 @@ fn deployment(name: &str) -> Value {
 
 fn causes(status: &Value) -> Vec<&str> {
     status["details"]["causes"].as_array().unwrap().iter().map(|c| c["field"].as_str().unwrap()).collect()
+}
+
+/// As kube-apiserver 1.37.2 answered: it warns of the pods of a template when the object is created and when its generation grows.
+#[tokio::test]
+async fn templates_of_some_kinds_and_scaling_caused_no_warnings() {
+    let server = server().await;
+    let client = admin(&server);
+    let template = |restart: &str| {
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": restart,
+            "nodeSelector": {"beta.kubernetes.io/os": "linux"}, "containers": [{"name": "c", "image": "i"}]}})
+    };
+    let job = json!({"spec": {"template": template("Never")}});
+    let (pods, selector) = (template("Always"), json!({"matchLabels": {"a": "b"}}));
+    for (collection, path, fields, change) in [
+        (
+            "api/v1",
+            "podtemplates",
+            json!({"template": pods}),
+            json!({"template": {"metadata": {"labels": {"c": "d"}}}}),
+        ),
+        (
+            "api/v1",
+            "replicationcontrollers",
+            json!({"spec": {"template": pods}}),
+            json!({"spec": {"replicas": 2}}),
+        ),
+        (
+            "apis/batch/v1",
+            "cronjobs",
+            json!({"spec": {"schedule": "0 0 1 1 *", "jobTemplate": job}}),
+            json!({"spec": {"suspend": true}}),
+        ),
+        (
+            "apis/apps/v1",
+            "deployments",
+            json!({"spec": {"selector": selector, "template": pods}}),
+            json!({"spec": {"paused": true}}),
+        ),
+    ] {
+        let collection = format!("/{collection}/namespaces/default/{path}");
+        let mut object = fields;
+        object["metadata"] = json!({"name": "w"});
+        let created = warnings(&client, Method::POST, &collection, &object).await;
+        assert!(created.len() == 1 && created[0].contains("template.spec.nodeSelector[beta."), "{created:?}");
+        let path = format!("{collection}/w");
+        let (_, labelled) =
+            merge(&client, &format!("{path}?dryRun=All"), &json!({"metadata": {"labels": {"x": "y"}}})).await;
+        assert_eq!(warnings(&client, Method::PUT, &path, &labelled).await, [""; 0]);
+        let (_, changed) = merge(&client, &format!("{path}?dryRun=All"), &change).await;
+        assert_eq!(warnings(&client, Method::PUT, &path, &changed).await, created);
+        if path.contains("deployments") {
+            let (_, mut scale) = get(&client, &format!("{path}/scale")).await;
+            scale["spec"]["replicas"] = 3.into();
+            assert_eq!(warnings(&client, Method::PUT, &format!("{path}/scale"), &scale).await, created);
+        }
+    }
 }
 
 #[tokio::test]

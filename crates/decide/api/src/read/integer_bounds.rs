@@ -37,6 +37,11 @@ pub fn pod_spec_pointer(kind: &str) -> Option<&'static str> {
     })
 }
 
+/// The JSON pointer of the pod template in objects of a kind; none if they have none.
+pub fn pod_template_pointer(kind: &str) -> Option<&'static str> {
+    pod_spec_pointer(kind)?.strip_suffix("/spec").filter(|pointer| !pointer.is_empty())
+}
+
 /// [`quote_integer_bounds`] for terms between pods of every pod spec in an object of this kind.
 pub(super) fn quote_integer_bounds_of_object(kind: &str, object: &mut Value) {
     let Some(spec) = pod_spec_pointer(kind) else { return };

@@ -28,7 +28,7 @@ pub mod yaml;
 pub use decode::explained;
 pub use decode::{DecodeError, decode, decode_at};
 pub use error::ReadError;
-pub use integer_bounds::{pod_spec_pointer, quote_integer_bounds};
+pub use integer_bounds::{pod_spec_pointer, pod_template_pointer, quote_integer_bounds};
 pub use kind::Kind;
 pub use limits::{MAX_DEPTH, MAX_EMPTY_DOCUMENTS, MAX_OBJECT_BYTES, MAX_YAML_BYTES};
 pub use lines::FieldLines;

@@ -4,7 +4,8 @@
 use std::time::Instant;
 
 use berth_api::object::Pod;
-use berth_api::read::from_value;
+use berth_api::read::{from_value, pod_template_pointer};
+use berth_api::resource::{RESOURCES, Resource};
 use berth_rules::AdmittedPod;
 use serde_json::Value;
 
@@ -36,6 +37,9 @@ pub(crate) fn check_template<K: StateAccess>(
     // The API server reports an invalid pod template.
     let Ok(mut pod) = from_value::<Pod>(template) else { return Ok(()) };
     pod.metadata.namespace.clone_from(&request.namespace);
+    // Controllers make workloads of others, as they make pods.
+    let owners = request.object["metadata"].get("ownerReferences").map(from_value);
+    pod.metadata.owner_references = owners.and_then(Result::ok).unwrap_or_default();
     let options = access.rule_options();
     let pod = AdmittedPod::new(pod, options);
     let mut of_pod = Findings::default();
@@ -63,16 +67,13 @@ pub(crate) fn check_template<K: StateAccess>(
     Ok(())
 }
 
-fn template(request: &AdmissionRequest) -> Option<(&'static str, &Value)> {
-    let resource = &request.resource;
-    let (path, pointer) = match (resource.group.as_str(), resource.resource.as_str()) {
-        ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
-        | ("batch", "jobs")
-        | ("", "replicationcontrollers") => ("spec.template", "/spec/template"),
-        ("batch", "cronjobs") => ("spec.jobTemplate.spec.template", "/spec/jobTemplate/spec/template"),
-        _ => return None,
-    };
+/// The path of the pod template that the request writes, and the template.
+fn template(request: &AdmissionRequest) -> Option<(String, &Value)> {
+    let written =
+        |r: &&Resource| (r.group, r.plural) == (&*request.resource.group, &*request.resource.resource);
+    let pointer = pod_template_pointer(RESOURCES.iter().find(written)?.kind)?;
     let template = request.object.pointer(pointer)?;
     // A change outside the template needs no second warning.
-    (request.old_object.pointer(pointer) != Some(template)).then_some((path, template))
+    let is_new = request.old_object.pointer(pointer) != Some(template);
+    is_new.then(|| (pointer[1..].replace('/', "."), template))
 }

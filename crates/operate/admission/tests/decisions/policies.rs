@@ -161,19 +161,29 @@ fn required_anti_affinity_can_be_for_trusted_users() {
     owned["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": true}]);
     assert_eq!(by(controller, controllers, &owned), None);
     assert!(by("bob", &[], &owned).is_some());
-    let deployment = |user: &str| {
+    let workload = |group: &str, resource: &str, user: Value, metadata: Value| {
+        let object = json!({"metadata": metadata, "spec": {"template": zone}, "template": zone});
         said(
             &webhook,
-            json!({"resource": {"group": "apps", "version": "v1", "resource": "deployments"}, "name": "web",
-                "namespace": "default", "userInfo": {"username": user}, "object": {"spec": {"template": zone}}}),
+            json!({"resource": {"group": group, "version": "v1", "resource": resource}, "name": "web",
+                "namespace": "default", "userInfo": user, "object": object}),
         )
     };
+    let deployment = |user: &str| workload("apps", "deployments", json!({"username": user}), json!({}));
     let refused = deployment("bob").0.unwrap();
     assert!(
         refused.starts_with("deployments.apps \"web\" is forbidden: spec.template: spec.affinity."),
         "{refused}"
     );
     assert_eq!(deployment("ann"), (None, vec![]));
+    assert!(workload("", "podtemplates", json!({"username": "bob"}), json!({})).0.is_some());
+    // They also make the Jobs of CronJobs and the ReplicaSets of Deployments.
+    let user = json!({"username": controller, "groups": controllers});
+    for (group, resource) in [("batch", "jobs"), ("apps", "replicasets")] {
+        assert_eq!(workload(group, resource, user.clone(), owned["metadata"].clone()), (None, vec![]));
+        assert!(workload(group, resource, user.clone(), json!({})).0.is_some());
+        assert!(workload(group, resource, json!({"username": "bob"}), owned["metadata"].clone()).0.is_some());
+    }
 }
 
 #[test]

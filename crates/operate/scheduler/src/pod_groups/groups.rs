@@ -225,62 +225,52 @@ impl PodGroups {
         if rules != before {
             self.object_changed(context, key, [before, rules].contains(&Some(None)));
         }
-        if gates.composite_pod_group && self.has_hierarchies() {
+        if gates.composite_pod_group && !self.objects.parts.is_empty() {
             context.state.mirror.watch_also(Source::CompositePodGroups);
-            self.hierarchies_changed(context);
         }
     }
 
-    pub(crate) fn composite_changed(
-        &mut self,
-        context: &mut Context,
-        name: NamespacedName,
-        object: Option<CompositePodGroup>,
-    ) {
+    pub(crate) fn composite_changed(&mut self, name: NamespacedName, object: Option<CompositePodGroup>) {
         self.objects.set_composite(name, object);
-        self.hierarchies_changed(context);
     }
 
-    /// Whether PodGroups belong to CompositePodGroups, or did.
-    fn has_hierarchies(&self) -> bool {
-        !self.objects.parts.is_empty() || self.index.has_hierarchies()
-    }
-
-    /// Pods of PodGroups that belong to other CompositePodGroups now are members of other groups.
-    fn hierarchies_changed(&mut self, context: &mut Context) {
+    /// Pods of PodGroups that belong to other CompositePodGroups now are members of other groups. To be called when all events that have
+    /// arrived are applied: it reads all hierarchies.
+    pub(crate) fn update_hierarchies(&mut self, context: &mut Context) {
         let gates = context.state.cluster.settings().config.feature_gates;
-        let GroupObjects { parts, composites, .. } = &self.objects;
+        let GroupObjects { parts, composites, is_stale, .. } = &mut self.objects;
+        if !std::mem::take(is_stale) {
+            return;
+        }
         let [parts, roots] = self.index.set_hierarchies(parts.values(), composites.values(), gates);
-        for part in parts {
-            let root = self.entry(&self.index.root(part.clone()), &mut context.pending.pods);
-            for entry in self.groups.keys().copied().filter(|entry| *entry != root).collect::<Vec<_>>() {
-                let Some(group) = self.groups.get_mut(&entry) else { continue };
-                let moved: Vec<_> =
-                    group.running.extract_if(|_, member| member.group.as_ref() == Some(&part)).collect();
-                if moved.is_empty() {
-                    continue;
-                }
-                self.running.extend(moved.iter().map(|(uid, _)| (uid.clone(), root)));
+        let parts = BTreeSet::from_iter(parts);
+        let mut changed: BTreeSet<PodId> = BTreeSet::new();
+        let entries: Vec<PodId> = self.groups.keys().copied().filter(|_| !parts.is_empty()).collect();
+        for entry in entries {
+            let Some(group) = self.groups.get_mut(&entry) else { continue };
+            let has_moved =
+                |member: &RunningMember| member.group.as_ref().is_some_and(|part| parts.contains(part));
+            let moved: Vec<_> = group.running.extract_if(|_, member| has_moved(member)).collect();
+            for (uid, member) in moved {
+                let Some(part) = member.group.clone() else { continue };
+                let root = self.entry(&self.index.root(part), &mut context.pending.pods);
+                self.running.insert(uid.clone(), root);
                 if let Some(group) = self.groups.get_mut(&root) {
-                    group.running.extend(moved);
+                    group.running.insert(uid, member);
                 }
-                self.settle(context, entry);
+                changed.extend([entry, root]);
             }
-            self.object_changed(context, &part, true);
-            self.settle(context, root);
         }
-        for root in roots {
-            self.object_changed(context, &root, false);
-        }
+        self.regroup_all(context, &parts);
+        let keys = parts.into_iter().flat_map(|part| [self.index.root(part.clone()), part]).chain(roots);
+        changed.extend(keys.filter_map(|key| self.entries.get(&key).copied()));
+        changed.into_iter().for_each(|entry| self.settle(context, entry));
     }
 
     pub(crate) fn object_deleted(&mut self, context: &mut Context, key: &PodGroupKey) {
         self.objects.remove(key);
         let before = self.index.set(key, None);
         self.object_changed(context, key, before == Some(None));
-        if self.has_hierarchies() {
-            self.hierarchies_changed(context);
-        }
     }
 
     /// An owner of pods has another number of them at one time; none: it was deleted.
@@ -302,18 +292,27 @@ impl PodGroups {
     /// With `is_regrouped`, pods of this group are placed one by one, or were.
     fn object_changed(&mut self, context: &mut Context, key: &PodGroupKey, is_regrouped: bool) {
         if is_regrouped {
-            let extensions = context.state.cluster.settings().extensions;
-            let named = |id: &PodId| {
-                let queued = context.pending.pods.get(*id).filter(|queued| queued.binding.is_none());
-                queued.and_then(|queued| PodGroupKey::of(&queued.pod, extensions)).as_ref() == Some(key)
-            };
-            let pods: Vec<_> = context.pending.pods.ids().filter(named).collect();
-            for id in pods {
-                self.regroup(context, id);
-            }
+            self.regroup_all(context, &BTreeSet::from([key.clone()]));
         }
         if let Some(entry) = self.entries.get(key) {
             self.settle(context, *entry);
+        }
+    }
+
+    /// Regroups the pods that name one of these groups.
+    fn regroup_all(&mut self, context: &mut Context, groups: &BTreeSet<PodGroupKey>) {
+        if groups.is_empty() {
+            return;
+        }
+        let extensions = context.state.cluster.settings().extensions;
+        let named = |id: &PodId| {
+            let queued = context.pending.pods.get(*id).filter(|queued| queued.binding.is_none());
+            let group = queued.and_then(|queued| PodGroupKey::of(&queued.pod, extensions));
+            group.is_some_and(|group| groups.contains(&group))
+        };
+        let pods: Vec<_> = context.pending.pods.ids().filter(named).collect();
+        for id in pods {
+            self.regroup(context, id);
         }
     }
 
@@ -465,9 +464,10 @@ fn shown(group: &Members, rules: &GroupRules, in_flight: &[PodGroupKey]) -> Vec<
     let Some(root) = &rules.composite else {
         return vec![(group.key.clone(), group.running.len() >= rules.min)];
     };
-    let of_part = |part: &PodGroupKey| {
-        let running = group.running.values().filter_map(|member| member.group.as_ref());
-        running.chain(in_flight).filter(|own| *own == part).count()
-    };
+    let mut n_by_part: HashMap<&PodGroupKey, usize> = HashMap::new();
+    for part in group.running.values().filter_map(|member| member.group.as_ref()).chain(in_flight) {
+        *n_by_part.entry(part).or_default() += 1;
+    }
+    let of_part = |part: &PodGroupKey| n_by_part.get(part).copied().unwrap_or(0);
     root.placed(&of_part).into_iter().map(|(part, is_scheduled)| (part.clone(), is_scheduled)).collect()
 }

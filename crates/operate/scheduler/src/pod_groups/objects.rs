@@ -116,6 +116,8 @@ pub(super) struct GroupObjects {
     /// PodGroups that belong to CompositePodGroups.
     pub(super) parts: BTreeMap<PodGroupKey, PodGroup>,
     pub(super) composites: BTreeMap<NamespacedName, CompositePodGroup>,
+    /// Whether the hierarchies are to be read again.
+    pub(super) is_stale: bool,
     /// The groups whose status is to be written.
     queue: VecDeque<PodGroupKey>,
     n_in_flight: usize,
@@ -125,9 +127,11 @@ pub(super) struct GroupObjects {
 impl GroupObjects {
     pub(super) fn set(&mut self, key: PodGroupKey, object: &PodGroup) {
         let before = self.objects.remove(&key);
-        self.parts.remove(&key);
-        if object.spec.parent_composite_pod_group_name.is_some() {
-            self.parts.insert(key.clone(), object.clone());
+        let part = object.spec.parent_composite_pod_group_name.is_some().then(|| object.clone());
+        self.is_stale |= self.parts.get(&key).map(|part| &part.spec) != part.as_ref().map(|part| &part.spec);
+        match part {
+            Some(part) => _ = self.parts.insert(key.clone(), part),
+            None => _ = self.parts.remove(&key),
         }
         let (version, kind) = (&object.api_version, POD_GROUPS.kind);
         let new = GroupObject::new(version, kind, &object.metadata, &object.status, before);
@@ -135,7 +139,7 @@ impl GroupObjects {
     }
 
     pub(super) fn remove(&mut self, key: &PodGroupKey) {
-        self.parts.remove(key);
+        self.is_stale |= self.parts.remove(key).is_some();
         self.objects.remove(key);
     }
 
@@ -143,6 +147,8 @@ impl GroupObjects {
     pub(super) fn set_composite(&mut self, name: NamespacedName, object: Option<CompositePodGroup>) {
         let key = PodGroupKey { kind: GroupKind::Composite, name };
         let before = self.objects.remove(&key);
+        let of_now = self.composites.get(&key.name).map(|composite| &composite.spec);
+        self.is_stale |= of_now != object.as_ref().map(|object| &object.spec);
         let Some(object) = object else {
             self.composites.remove(&key.name);
             return;
@@ -244,6 +250,26 @@ mod tests {
             groups.show(&key, false, "Unschedulable", "");
             assert_eq!(!groups.queue.is_empty(), is_written);
         }
+    }
+
+    #[test]
+    fn each_event_of_a_group_read_all_hierarchies_again() {
+        let key = PodGroupKey { kind: GroupKind::Scheduling, name: NamespacedName::new("n", "g") };
+        let mut group: PodGroup =
+            serde_json::from_value(json!({"spec": {"parentCompositePodGroupName": "c"}})).unwrap();
+        let mut groups = GroupObjects::default();
+        groups.set(key.clone(), &group);
+        groups.set_composite(NamespacedName::new("n", "c"), Some(CompositePodGroup::default()));
+        assert!(std::mem::take(&mut groups.is_stale));
+        group.status =
+            serde_json::from_value(json!({"conditions": [{"type": "a", "status": "True"}]})).unwrap();
+        group.metadata.labels.insert("a".to_owned(), "b".to_owned());
+        groups.set(key.clone(), &group);
+        groups.set_composite(NamespacedName::new("n", "c"), Some(CompositePodGroup::default()));
+        assert!(!groups.is_stale);
+        group.spec.parent_composite_pod_group_name = None;
+        groups.set(key, &group);
+        assert!(groups.is_stale);
     }
 
     #[test]

@@ -112,6 +112,7 @@ impl Scheduler {
         let now = Instant::now();
         self.context.state.cluster.set_now(jiff::Timestamp::now().as_second());
         self.observe_leadership();
+        self.groups.update_hierarchies(&mut self.context);
         for _ in 0..self.context.pending.queue.end_backoffs(now) {
             self.metrics.queued("active", "BackoffComplete");
         }

@@ -75,7 +75,7 @@ impl Scheduler {
                 self.groups.object_deleted(&mut self.context, &key);
             }
             Change::CompositePodGroup(name, object) => {
-                self.groups.composite_changed(&mut self.context, name, object.map(|object| *object));
+                self.groups.composite_changed(name, object.map(|object| *object));
             }
             Change::GroupOwnerChanged(key, n_members) => {
                 self.groups.owner_changed(&mut self.context, key, n_members);

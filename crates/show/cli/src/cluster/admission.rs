@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use berth_admission::policy::Action;
 use berth_admission::{AdmissionController, AdmissionRequest, Answer, Endpoint, Policy, ReviewError};
-use berth_api::resource::PLACEMENT_POLICIES;
+use berth_api::read::pod_template_pointer;
+use berth_api::resource::{PLACEMENT_POLICIES, RESOURCES};
 use berth_apiserver::admission::{Operation, Phase};
 use berth_rules::RuleOptions;
 use futures::FutureExt;
@@ -48,16 +49,9 @@ impl berth_apiserver::Admission for InProcess {
             ("pods" | "bindings" | "placementpolicies" | "clusterplacementpolicies", "") => true,
             ("pods", "status" | "binding") => true,
             ("nodes", "") => policy.rule_limits.action != Action::Allow,
-            (
-                "deployments"
-                | "replicasets"
-                | "statefulsets"
-                | "daemonsets"
-                | "jobs"
-                | "cronjobs"
-                | "replicationcontrollers",
-                "",
-            ) => policy.workload_warnings || policy.trusted_users.is_some(),
+            (_, "") if policy.workload_warnings || policy.trusted_users.is_some() => {
+                RESOURCES.iter().any(|r| r.plural == resource && pod_template_pointer(r.kind).is_some())
+            }
             _ => false,
         }
     }

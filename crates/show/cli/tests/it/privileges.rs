@@ -15,6 +15,7 @@ use berth_rebalance::{Goal, Request};
 use berth_scheduler::{SchedulerOptions, Status};
 use berth_serve::CertificateSource;
 use berth_testkit::programs::TempDir;
+use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -343,22 +344,62 @@ async fn the_console_uses_all_its_permissions_and_shows_viewers_what_they_may_li
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_webhook_uses_all_its_permissions_and_needs_no_others() {
-    let world =
-        World::with(&["placement-quota.yaml", "../components/placement-policies/crds.yaml", "webhook.yaml"])
-            .await;
+    let files = [
+        "placement-quota.yaml",
+        "../components/placement-policies/crds.yaml",
+        "../components/placement-policies/webhook.yaml",
+        "../components/binding-guard/webhook.yaml",
+        "webhook.yaml",
+    ];
+    let world = World::with(&files).await;
     let quota = json!({"apiVersion": "scheduling.berth.dev/v1alpha1", "kind": "PlacementQuota",
         "metadata": {"name": "q"}, "spec": {"hard": {"nodes": 1}}});
     let quotas = "/apis/scheduling.berth.dev/v1alpha1/namespaces/default/placementquotas";
     eventually("the definition of quotas is served", async || world.try_create(quotas, &quota).await).await;
     let directory = TempDir::new("privileges");
     let policy = directory.file("policy.yaml");
-    let text = "{apiVersion: admission.berth.dev/v1alpha1, kind: AdmissionPolicy, placementQuotas: true}";
-    std::fs::write(&policy, text).unwrap();
+    let text = json!({"apiVersion": "admission.berth.dev/v1alpha1", "kind": "AdmissionPolicy", "placementQuotas": true,
+        "bindingGuard": {"enabled": true, "ledgerNamespace": NAMESPACE}});
+    std::fs::write(&policy, text.to_string()).unwrap();
+    world.node("a", "4", json!({})).await;
+    for (kind, collection) in [
+        ("PlacementPolicy", "namespaces/default/placementpolicies"),
+        ("ClusterPlacementPolicy", "clusterplacementpolicies"),
+    ] {
+        let object = json!({"apiVersion": "scheduling.berth.dev/v1alpha1", "kind": kind, "metadata": {"name": "p"},
+            "spec": {"podSelector": {"matchLabels": {"a": "b"}}}});
+        world.create(&format!("/apis/scheduling.berth.dev/v1alpha1/{collection}"), object).await;
+    }
     let kubeconfig = directory.file("kubeconfig");
     std::fs::write(&kubeconfig, world.kubeconfig_of("berth-webhook").await.to_string()).unwrap();
     let before = world.requests().await;
     let [kubeconfig, policy] = [&kubeconfig, &policy].map(|file| file.to_str().unwrap());
     let args = ["webhook", "--listen", "127.0.0.1:0", "--kubeconfig", kubeconfig, "--config", policy];
-    let _running = Berth::start(&directory, "webhook", &args);
+    let running = Berth::start(&directory, "webhook", &args);
+    let url = eventually("the webhook serves", async || {
+        let stderr = running.stderr();
+        let found = stderr.lines().find_map(|line| line.split_once("serving webhooks at "));
+        found.map(|(_, url)| url.to_owned()).ok_or(stderr)
+    })
+    .await;
+    let mut config = kube::Config::new(url.parse().unwrap());
+    config.accept_invalid_certs = true;
+    let webhook = berth_client::connect::client(config).unwrap();
+    // The first binding creates the ledger, the second changes it.
+    for name in ["p", "q"] {
+        world.pod(name, "other", json!({}), "10m").await;
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": "default"},
+            "target": {"kind": "Node", "name": "a"}});
+        let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": name, "operation": "CREATE", "name": name, "namespace": "default", "subResource": "binding",
+            "resource": {"group": "", "version": "v1", "resource": "pods"}, "object": binding}});
+        eventually("the binding is allowed", async || {
+            let body = review.to_string().into_bytes();
+            let request = call::with_body(Method::POST, "/validate-bindings", "application/json", body);
+            let answer = call::json::<Value>(&webhook, request, DEADLINE).await.map_err(|e| e.to_string())?;
+            if answer["response"]["allowed"] == true { Ok(()) } else { Err(answer.to_string()) }
+        })
+        .await;
+    }
     uses_all_permissions(&world, "berth-webhook", &before).await;
 }

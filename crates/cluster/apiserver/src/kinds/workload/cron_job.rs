@@ -24,11 +24,6 @@ impl Strategy for CronJob {
         }
     }
 
-    fn warnings(&self, value: &Value) -> Vec<String> {
-        let job = &value["spec"]["jobTemplate"]["spec"];
-        shared::template_warnings(&job["template"], "spec.jobTemplate.spec.template.")
-    }
-
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
         if name(value).len() > MAX_NAME {
             causes.invalid("metadata.name", &value["metadata"]["name"], "must be no more than 52 characters");

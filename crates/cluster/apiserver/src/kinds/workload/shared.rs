@@ -2,7 +2,7 @@
 
 use berth_api::feature_gates::KubernetesVersion::V1_37;
 use berth_api::object::{LabelSelector, PodSpec};
-use berth_api::read::from_value;
+use berth_api::read::{from_value, pod_template_pointer};
 use berth_api::syntax;
 use berth_rules::admission::{creation_warnings, validate_pod};
 use berth_rules::{RuleOptions, Selector};
@@ -75,14 +75,6 @@ impl Strategy for Workload {
         if validate_template(context, spec, self.restart_policies, causes) {
             (self.check)(spec, causes);
         }
-    }
-
-    fn warnings(&self, value: &Value) -> Vec<String> {
-        template_warnings(&value["spec"]["template"], "spec.template.")
-    }
-
-    fn update_warnings(&self, _context: &Context<'_>, new: &Value, old: &Value) -> Vec<String> {
-        if new["spec"]["template"] == old["spec"]["template"] { Vec::new() } else { self.warnings(new) }
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
@@ -225,13 +217,16 @@ pub fn validate_template(
     true
 }
 
-/// What a new pod of a template is warned of.
-pub fn template_warnings(template: &Value, path: &str) -> Vec<String> {
+/// What a new pod of the template in an object is warned of; nothing if the kind has no template.
+pub fn template_warnings(kind: &str, object: &Value) -> Vec<String> {
+    let Some(pointer) = pod_template_pointer(kind) else { return Vec::new() };
+    let template = object.pointer(pointer).unwrap_or(&Value::Null);
     let Ok(mut pod) = typed_pod(template) else { return Vec::new() };
     berth_rules::admission::default_pod(&mut pod);
     let warnings = creation_warnings(&pod).into_iter().chain(spec_warnings(&template["spec"]));
+    let path = pointer[1..].replace('/', ".");
     let is_path = |warning: &str| warning.starts_with("spec.") || warning.starts_with("metadata.");
-    warnings.map(|w| if is_path(&w) { format!("{path}{w}") } else { w }).collect()
+    warnings.map(|w| if is_path(&w) { format!("{path}.{w}") } else { w }).collect()
 }
 
 /// Validates the templates of claims of a StatefulSet, and gives its pods their volumes.

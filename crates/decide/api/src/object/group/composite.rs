@@ -96,6 +96,13 @@ impl Hierarchies {
         let composites: BTreeMap<NamespacedName, &CompositePodGroup> =
             composites.map(|composite| (composite.metadata.namespaced_name(), composite)).collect();
         let mut children: BTreeMap<NamespacedName, Vec<PartRules>> = BTreeMap::new();
+        let mut composites_of: BTreeMap<NamespacedName, Vec<&CompositePodGroup>> = BTreeMap::new();
+        for composite in composites.values() {
+            if let Some(parent) = &composite.spec.parent_composite_pod_group_name {
+                let parent = NamespacedName::new(&composite.metadata.namespace, parent);
+                composites_of.entry(parent).or_default().push(composite);
+            }
+        }
         let mut broken: BTreeMap<GroupKey, String> = BTreeMap::new();
         for group in groups.filter(|group| group.key().kind == GroupKind::Scheduling) {
             let Some(parent) = &group.spec.parent_composite_pod_group_name else { continue };
@@ -118,7 +125,7 @@ impl Hierarchies {
             let rules = match composites.get(&root.name).filter(|_| !broken.contains_key(root)) {
                 None => GroupRules { undecided: broken.get(root).cloned(), ..GroupRules::default() },
                 Some(composite) => {
-                    let part = part_of(composite, &composites, &children);
+                    let part = part_of(composite, MAX_DEPTH - 1, &composites_of, &children);
                     GroupRules {
                         min: part.fewest_pods(),
                         levels: part.levels.clone(),
@@ -156,27 +163,47 @@ fn root_of(
     (parent.clone(), Some(problem))
 }
 
+/// A CompositePodGroup with what is below it, on so many levels of CompositePodGroups. Hierarchies with more have no PodGroups there.
 fn part_of(
     composite: &CompositePodGroup,
-    composites: &BTreeMap<NamespacedName, &CompositePodGroup>,
+    n_levels: usize,
+    composites: &BTreeMap<NamespacedName, Vec<&CompositePodGroup>>,
     groups: &BTreeMap<NamespacedName, Vec<PartRules>>,
 ) -> PartRules {
     let CompositePodGroup { metadata, spec, .. } = composite;
     let name = metadata.namespaced_name();
-    let is_child = |other: &&&CompositePodGroup| {
-        other.metadata.namespace == metadata.namespace
-            && other.spec.parent_composite_pod_group_name.as_ref() == Some(&metadata.name)
-    };
-    let mut parts: Vec<PartRules> = composites
-        .values()
-        .filter(is_child)
-        .map(|child| part_of(child, composites, groups))
-        .filter(|part| !part.parts.is_empty())
-        .collect();
+    let children = composites.get(&name).filter(|_| n_levels > 1).into_iter().flatten();
+    let parts = children.map(|child| part_of(child, n_levels - 1, composites, groups));
+    let mut parts: Vec<PartRules> = parts.filter(|part| !part.parts.is_empty()).collect();
     parts.extend(groups.get(&name).into_iter().flatten().cloned());
     let constraints = spec.scheduling_constraints.iter().flat_map(|constraints| &constraints.topology);
     let levels = constraints.take(1).map(|topology| TopologyLevel::required(&topology.key)).collect();
     let gang = spec.scheduling_policy.gang.as_ref();
     let group = GroupKey { kind: GroupKind::Composite, name };
     PartRules { group, min: gang.map_or(1, |gang| gang.min_group_count as usize), levels, parts }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_long_chain_of_composites_below_a_root_overflowed_the_stack() {
+        let composite = |i: usize| -> CompositePodGroup {
+            let parent = i.checked_sub(1).map(|above| format!("c{above}"));
+            let spec = json!({"parentCompositePodGroupName": parent});
+            serde_json::from_value(json!({"metadata": {"name": format!("c{i}")}, "spec": spec})).unwrap()
+        };
+        let composites: Vec<_> = (0..50_000).map(composite).collect();
+        let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha3", "metadata": {"name": "g"},
+            "spec": {"parentCompositePodGroupName": "c0"}});
+        let group: PodGroup = serde_json::from_value(group).unwrap();
+        let gates = FeatureGates { composite_pod_group: true, ..FeatureGates::default() };
+        let Hierarchies { roots, rules } =
+            Hierarchies::new(std::iter::once(&group), composites.iter(), gates);
+        let root = &roots[&group.key()];
+        assert_eq!((root.name.name(), rules[root].min, &rules[root].undecided), ("c0", 1, &None));
+    }
 }

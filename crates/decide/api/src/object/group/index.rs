@@ -50,10 +50,6 @@ impl GroupIndex {
         [changed(&before.roots, &now.roots), changed(&before.rules, &now.rules)]
     }
 
-    pub fn has_hierarchies(&self) -> bool {
-        !self.hierarchies.roots.is_empty()
-    }
-
     /// The group that the pods of a group are placed with: that of the root of its hierarchy.
     pub fn root(&self, key: GroupKey) -> GroupKey {
         self.hierarchies.roots.get(&key).cloned().unwrap_or(key)

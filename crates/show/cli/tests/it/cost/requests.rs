@@ -103,6 +103,46 @@ async fn a_pod_costs_the_server_no_more_than_its_size() {
     assert!(failures.is_empty(), "costs grow faster than the request:\n{}", failures.join("\n"));
 }
 
+/// What a list of this length is made of.
+fn items(n: usize, item: impl Fn(usize) -> Value) -> Value {
+    (0..n).map(item).collect()
+}
+
+#[tokio::test]
+async fn lists_without_repetitions_cost_the_server_no_more_than_their_size() {
+    let topologies = |n| {
+        let term = |i| json!({"matchLabelExpressions": [{"key": "zone", "values": [format!("z{i}")]}]});
+        json!({"metadata": {"name": "c"}, "provisioner": "example.com/p", "allowedTopologies": items(n, term)})
+    };
+    let keys = |n| {
+        let driver = json!({"name": "example.com", "nodeID": "n", "topologyKeys": texts(n, "k")});
+        json!({"metadata": {"name": "n"}, "spec": {"drivers": [driver]}})
+    };
+    let exit_codes = |n| {
+        let codes = json!({"operator": "In", "values": items(n, |i| (i + 1).into())});
+        let policy = json!({"rules": [{"action": "FailJob", "onExitCodes": codes}]});
+        let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+        json!({"metadata": {"name": "j"}, "spec": {"podFailurePolicy": policy, "template": {"spec": pod}}})
+    };
+    let lists = [
+        ("topologies", "/apis/storage.k8s.io/v1/storageclasses", topologies as fn(usize) -> Value),
+        ("keys of a driver", "/apis/storage.k8s.io/v1/csinodes", keys),
+        ("exit codes", "/apis/batch/v1/namespaces/default/jobs", exit_codes),
+    ];
+    let directory = TempDir::new("lists");
+    let server = Server::start(&directory, "server").await;
+    for (what, path, object) in lists {
+        let mut costs = [None; 3];
+        for (cost, n) in costs.iter_mut().zip([1, 4_000, 4_000 * FACTOR]) {
+            let path = format!("{path}?dryRun=All");
+            let create = send(&server.admin, Method::POST, &path, Some(object(n)));
+            *cost = cost_of(&server.process, async { drop(create.await) }).await;
+        }
+        let line = report("a new object", what, costs);
+        assert!(is_even(costs), "{line}");
+    }
+}
+
 #[tokio::test]
 async fn a_role_costs_the_server_no_more_than_its_size() {
     let directory = TempDir::new("roles");

@@ -262,7 +262,10 @@ fn documented(part: &str) -> Vec<Right> {
 
 #[tokio::test]
 async fn the_documentation_lists_the_permissions_of_each_identity() {
-    let files = ["scheduler.yaml", "enforcer.yaml", "webhook.yaml", "../components/console/console.yaml"];
+    let components = ["binding-guard/webhook", "console/console", "placement-policies/webhook"];
+    let components = components.map(|file| format!("../components/{file}.yaml"));
+    let files = ["scheduler.yaml", "enforcer.yaml", "webhook.yaml"].into_iter();
+    let files: Vec<&str> = files.chain(components.iter().map(String::as_str)).collect();
     let world = World::with(&files).await;
     for part in ["scheduler", "enforcer", "webhook", "console"] {
         assert_eq!(documented(part), world.granted(&format!("berth-{part}")).await, "{part}");

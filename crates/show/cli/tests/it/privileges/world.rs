@@ -189,10 +189,32 @@ impl World {
     /// All permissions of a service account.
     pub async fn granted(&self, account: &str) -> Vec<Right> {
         let mut rights = BTreeSet::new();
-        for path in role_paths(account) {
+        for path in self.role_paths(account).await {
             rights.extend(rights_of_role(&self.get(&path).await));
         }
         rights.into_iter().collect()
+    }
+
+    /// The roles that bindings give a service account, but for those of Kubernetes itself.
+    async fn role_paths(&self, account: &str) -> Vec<String> {
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        let mut paths = Vec::new();
+        for resource in ["clusterrolebindings", "rolebindings"] {
+            let bindings = self.get(&format!("{rbac}/{resource}")).await;
+            for binding in bindings["items"].as_array().unwrap() {
+                let subjects = binding["subjects"].as_array().into_iter().flatten();
+                let is_bound =
+                    subjects.into_iter().any(|s| s["kind"] == "ServiceAccount" && s["name"] == account);
+                let role = binding["roleRef"]["name"].as_str().unwrap();
+                if is_bound && role.starts_with("berth-") {
+                    paths.push(match binding["roleRef"]["kind"].as_str() {
+                        Some("ClusterRole") => format!("{rbac}/clusterroles/{role}"),
+                        _ => format!("{rbac}/namespaces/{NAMESPACE}/roles/{role}"),
+                    });
+                }
+            }
+        }
+        paths
     }
 
     /// Removes a permission from the roles.
@@ -203,7 +225,7 @@ impl World {
     /// Leaves these permissions in the roles. Returns the rules before, for [`World::set_rules`].
     pub async fn restrict(&self, account: &str, keeps: impl Fn(&Right) -> bool) -> Vec<Value> {
         let mut before = Vec::new();
-        for path in role_paths(account) {
+        for path in self.role_paths(account).await {
             let rules = self.get(&path).await["rules"].clone();
             let all = rules.as_array().unwrap().iter();
             let kept = all.flat_map(|rule| rights_of(rule).into_iter().map(move |r| (rule, r)));
@@ -221,7 +243,7 @@ impl World {
     }
 
     pub async fn set_rules(&self, account: &str, rules: &[Value]) {
-        for (path, rules) in role_paths(account).iter().zip(rules) {
+        for (path, rules) in self.role_paths(account).await.iter().zip(rules) {
             self.patch(path, json!({"rules": rules})).await;
         }
     }
@@ -246,16 +268,6 @@ impl World {
         let text = String::from_utf8(text.to_vec()).unwrap();
         Requests(text.lines().filter_map(request).collect())
     }
-}
-
-/// The webhook has no Lease, and therefore no role in its namespace.
-fn role_paths(account: &str) -> Vec<String> {
-    let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    let mut paths = vec![format!("{rbac}/clusterroles/{account}")];
-    if !matches!(account, "berth-webhook" | "berth-console") {
-        paths.push(format!("{rbac}/namespaces/{NAMESPACE}/roles/{account}"));
-    }
-    paths
 }
 
 /// The permissions of a role, each once.

@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use berth_api::read::collect_manifests;
+use berth_api::read::{collect_manifests, pod_template_pointer};
+use berth_api::resource::RESOURCES;
 use berth_testkit::documents::repository;
 use berth_testkit::programs::TempDir;
 use http::Method;
@@ -69,6 +70,32 @@ async fn is_guarded(client: &Client, namespace: &str) {
     );
 }
 
+/// Each kind of object with a pod template gets the warning that the guard will refuse its pods.
+async fn templates_are_checked(client: &Client) {
+    for resource in RESOURCES {
+        let Some(pointer) = pod_template_pointer(resource.kind) else { continue };
+        let mut spec = pod("", json!({}), json!({}))["spec"].take();
+        spec["restartPolicy"] = if resource.group == "batch" { "Never" } else { "Always" }.into();
+        let metadata = json!({"labels": {"a": "b"}, "annotations": greedy()["annotations"]});
+        let template = json!({"metadata": metadata, "spec": spec});
+        let of_pods = json!({"template": template});
+        let mut object = match resource.kind {
+            "PodTemplate" => of_pods,
+            "CronJob" => json!({"spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": of_pods}}}),
+            "Job" => json!({"spec": of_pods}),
+            "ReplicationController" => json!({"spec": {"selector": {"a": "b"}, "template": template}}),
+            _ => json!({"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}),
+        };
+        object["metadata"] = json!({"name": "web"});
+        let reply = post(client, &format!("{}?dryRun=All", resource.path("default")), &object).await;
+        let refused = format!("{}: its pods will be refused: ", pointer[1..].replace('/', "."));
+        assert!(
+            reply.code == 201 && reply.warnings.iter().any(|warning| warning.contains(&refused)),
+            "{reply:?}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_embedded_server_guarded_only_pods_that_are_created() {
     let directory = TempDir::new("admission-annotations");
@@ -78,6 +105,7 @@ async fn the_embedded_server_guarded_only_pods_that_are_created() {
     is_guarded(&client, "default").await;
     let reply = merge(&client, &format!("{PODS}/bound"), greedy()).await;
     assert!(reply.code == 403, "{reply:?}");
+    templates_are_checked(&client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,6 +127,7 @@ async fn the_manifests_sent_only_pods_themselves_to_the_webhook() {
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     world.make(path, &configuration).await;
     is_guarded(client, "default").await;
+    templates_are_checked(client).await;
     // The namespaces whose own pods the webhook does not check are no way around it.
     is_guarded(client, "berth-system").await;
     let node = Client::try_from(world.server.node_config("n")).unwrap();
