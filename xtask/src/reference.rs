@@ -15,7 +15,7 @@ pub const USAGE: &str = "cargo xtask reference build VERSION [PROGRAM...]    (bu
                          cargo xtask reference compare VERSION [COUNT [SEED]]    (records new scenarios and replays them: prints those that differ)";
 
 /// The suites of `scenarios.py`, and how many scenarios of each the project keeps.
-const SUITES: [(&str, u32); 12] = [
+const SUITES: [(&str, u32); 13] = [
     ("nodeaffinity", 20),
     ("interpod", 30),
     ("spread", 30),
@@ -28,6 +28,7 @@ const SUITES: [(&str, u32); 12] = [
     ("dra", 40),
     ("recent-resources", 30),
     ("recent-devices", 40),
+    ("groups", 60),
 ];
 
 /// Whether a scenario has a selector of namespaces that a missing label satisfies.
@@ -37,9 +38,11 @@ fn selects_by_absence(scenario: &str) -> bool {
     expressions.any(|list| list.contains(r#""NotIn""#) || list.contains(r#""DoesNotExist""#))
 }
 
-/// The suites that a version has an oracle for: DeviceTaintRules of v1 are there since 1.37.
+/// The suites that a version has an oracle for: DeviceTaintRules and PodGroups that both versions have are there since 1.37.
 fn suites_of(version: &str) -> impl Iterator<Item = (&'static str, u32)> {
-    SUITES.into_iter().filter(move |(suite, _)| version != "1.36" || *suite != "recent-devices")
+    SUITES
+        .into_iter()
+        .filter(move |(suite, _)| version != "1.36" || !["recent-devices", "groups"].contains(suite))
 }
 
 pub fn run(arguments: &[&str]) -> Result<String, String> {
