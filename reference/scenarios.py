@@ -2,7 +2,7 @@
 """Random scheduling scenarios, one JSON object per line.
 
 usage: scenarios.py SUITE COUNT SEED
-suites: nodeaffinity interpod spread resources profiles admission mixed preemption volumes dra recent-resources recent-devices
+suites: nodeaffinity interpod spread resources profiles admission mixed preemption volumes dra recent-resources recent-devices groups
 """
 import json, random, sys
 
@@ -1306,10 +1306,85 @@ class Gen:
                             a["capacity"] = {"requests": {"bandwidth": r.choice(["1G", "2G", "9G"])}}
         return s
 
+    def groups(self, name):
+        """Racks of nodes, pods and groups that run there, and one to three groups that are placed one after another."""
+        r = self.r
+        classes = [None, "mid", "mid", "high", "high", "high", "never"]
+        groups = [{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": n}, "value": v, "preemptionPolicy": p}
+                  for n, v, p in (("mid", 500, "PreemptLowerPriority"), ("high", 1000, "PreemptLowerPriority"), ("never", 1000, "Never"))]
+        s = {"name": name, "namespaces": [], "nodes": [], "pods": [], "pending": [], "groups": groups, "pdbs": []}
+        size = r.choice([4, 6, 8])
+        for a in range(r.choice([1, 2, 2, 3])):
+            for b in range(r.choice([1, 2, 3])):
+                amounts = {"cpu": str(size if self.p(.8) else r.choice([4, 6, 8])), "memory": "64Gi", "pods": "110"}
+                labels = {HOST: f"n{a}{b}", **({} if self.p(.05) else {RACK: f"r{a}"}), **({"disk": r.choice(["ssd", "hdd"])} if self.p(.3) else {})}
+                s["nodes"].append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{a}{b}", "labels": labels},
+                                   "spec": {"taints": [{"key": "flaky", "effect": "NoSchedule"}]} if self.p(.05) else {},
+                                   "status": {"allocatable": amounts, "capacity": amounts}})
+
+        def group(n, prio):
+            spec = {"schedulingPolicy": r.choice([{"basic": {}}, {"gang": {"minCount": 0}}, {"gang": {"minCount": 0}}, {"gang": {"minCount": 0}}])}
+            if self.p(.5):
+                spec["schedulingConstraints"] = {"topology": [{"key": RACK}]}
+            if prio:
+                spec["priorityClassName"] = prio
+            if self.p(.6):
+                spec["disruptionMode"] = {r.choice(["all", "single"]): {}}
+            groups.append({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": n, "namespace": "default"}, "spec": spec})
+            return spec
+
+        def pod(n, cpu, prio, of=None, node=None, **more):
+            spec = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}],
+                    **({"priorityClassName": prio} if prio else {}), **({"schedulingGroup": {"podGroupName": of}} if of else {}), **more}
+            q = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": n, "namespace": "default", "labels": {"app": of or "run"}}, "spec": spec}
+            if node:
+                spec["nodeName"] = node["metadata"]["name"]
+                q["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:{len(s['pods']):02d}:00Z"}
+            return q
+
+        free = {n["metadata"]["name"]: int(n["status"]["allocatable"]["cpu"]) for n in s["nodes"]}
+        for n in s["nodes"]:
+            for k in range(r.choice([0, 0, 1, 1, 2])):
+                cpu = r.choice([1, 2, 3, size // 2, size - 1])
+                if cpu <= free[n["metadata"]["name"]]:
+                    free[n["metadata"]["name"]] -= cpu
+                    s["pods"].append(pod(f"run-{n['metadata']['name']}-{k}", str(cpu), r.choice([None, None, "mid"]), node=n))
+        if self.p(.4):
+            prio, cpu, mates = r.choice([None, "mid"]), r.choice([1, 2]), []
+            for n in s["nodes"]:
+                if cpu <= free[n["metadata"]["name"]] and self.p(.6):
+                    mates.append(pod(f"old-{n['metadata']['name']}", str(cpu), prio, "old", n))
+                    s["pods"].append(mates[-1])
+            if mates:
+                spec = group("old", prio)
+                spec.pop("schedulingConstraints", None)
+                if "gang" in spec["schedulingPolicy"]:
+                    spec["schedulingPolicy"]["gang"]["minCount"] = len(mates)
+        if self.p(.25):
+            s["pdbs"].append({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "run", "namespace": "default"},
+                              "spec": {"selector": {"matchLabels": {"app": "run"}}, "maxUnavailable": 1}, "status": {"disruptionsAllowed": r.choice([0, 1, 2])}})
+        for g in range(r.choice([1, 1, 2, 3])):
+            prio, n, cpu, more = r.choice(classes), r.randint(2, 6), r.choice(["1", "1500m", "2", "3"]), {}
+            if self.p(.15):
+                more["nodeSelector"] = {"disk": r.choice(["ssd", "hdd"])}
+            if self.p(.15):
+                more["tolerations"] = [{"key": "flaky", "operator": "Exists"}]
+            spec = group(f"g{g}", prio)
+            if "gang" in spec["schedulingPolicy"]:
+                spec["schedulingPolicy"]["gang"]["minCount"] = r.randint(1, n)
+            mates = {"labelSelector": {"matchLabels": {"app": f"g{g}"}}, "topologyKey": r.choice([HOST, HOST, RACK])}
+            if self.p(.12):
+                more["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [mates]}}
+            elif self.p(.2):
+                more["topologySpreadConstraints"] = [{**mates, "maxSkew": r.choice([1, 2]), "whenUnsatisfiable": r.choice(["DoNotSchedule", "ScheduleAnyway"])}]
+            # A pod with another preemption policy keeps the group from being placed.
+            s["pending"] += [pod(f"g{g}-{k}", cpu, "never" if prio == "high" and self.p(.01) else prio, f"g{g}", **more) for k in range(n)]
+        return s
+
 
 SUITES = {"nodeaffinity": Gen.nodeaffinity, "interpod": Gen.interpod, "spread": Gen.spreading, "resources": Gen.resources,
           "profiles": Gen.profiles, "admission": Gen.admission, "mixed": Gen.mixed, "preemption": Gen.preemption, "volumes": Gen.volumes,
-          "dra": Gen.dra, "recent-resources": Gen.recent_resources, "recent-devices": Gen.recent_devices}
+          "dra": Gen.dra, "recent-resources": Gen.recent_resources, "recent-devices": Gen.recent_devices, "groups": Gen.groups}
 
 if __name__ == "__main__":
     suite, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,3 +29,7 @@ func optionsOfVersion(*world) []fwkruntime.Option { return nil }
 func (d *draWorld) ListWithDeviceTaintRules() ([]*slice, error) { return d.slices, nil }
 
 func (d *draWorld) addRule(obj k8sruntime.Object) error { return fmt.Errorf("unexpected %T", obj) }
+
+func (*scenario) decideGroups(context.Context) ([]groupStep, error) {
+	return nil, errors.New("groups are those of 1.37 and later")
+}

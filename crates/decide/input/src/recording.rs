@@ -2,7 +2,7 @@
 //!
 //! One JSON object per line; the format is described in `docs/recordings.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -59,6 +59,8 @@ pub struct Scenario {
     pub pdbs: Vec<PodDisruptionBudget>,
     /// Pods that wait for `status.nominatedNodeName`; they are not scheduled.
     pub nominated: Vec<Pod>,
+    /// PodGroups and PriorityClasses. If there are any, pending pods are decided group by group.
+    pub groups: Vec<Value>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -69,6 +71,22 @@ pub struct Expectation {
     /// The same with faults of the reference corrected. One of both lists has to be equal as a whole.
     #[serde(rename = "fixedSteps")]
     pub fixed_steps: Option<Vec<Step>>,
+    /// In place of these, one per group of pending pods.
+    pub groups: Vec<GroupStep>,
+}
+
+/// What became of a group before the next one was decided. Pods without a node are gone then.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct GroupStep {
+    /// `namespace/name`.
+    pub group: String,
+    /// The nodes of the pods that have one, by name.
+    pub placed: BTreeMap<String, String>,
+    /// The names of the running pods that were preempted.
+    pub victims: BTreeSet<String>,
+    /// Why the group is not decided.
+    pub message: Option<String>,
 }
 
 /// The answer for one pending pod. Absent fields of a brief step are not compared.

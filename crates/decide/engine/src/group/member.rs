@@ -30,6 +30,13 @@ impl Member {
         let mut restricted = PodRules::default();
         domain.restrict(state, &mut restricted);
         let within = |rules: &mut PodRules| {
+            // The domain is no rule of the member, by which its spread constraints would choose the nodes that they count.
+            if rules.node_selector.is_empty() && rules.required_node_affinity.is_empty() {
+                rules
+                    .spread_constraints
+                    .iter_mut()
+                    .for_each(|c| c.honor_node_affinity &= domain.labels.is_empty());
+            }
             rules.node_selector.extend(restricted.node_selector.iter().cloned());
             rules.required_node_affinity.extend(restricted.required_node_affinity.iter().cloned());
         };

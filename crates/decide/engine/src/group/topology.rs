@@ -121,7 +121,10 @@ impl<'a, 'b> Placing<'a, 'b> {
 
     /// The same for members of any kind.
     fn search_any(&mut self, members: &[usize], min: usize, domain: &Domain) -> Option<Found> {
-        let searched = Member::all(self.by.state, self.group.members, members, domain);
+        // Members go to the nodes of a constraint; their spread constraints count those of other domains as well.
+        let all_nodes = Domain::all_nodes();
+        let restricting = if domain.is_constraint { &all_nodes } else { domain };
+        let searched = Member::all(self.by.state, self.group.members, members, restricting);
         let descent = first_descent(members.len());
         let budget = descent.max(self.budget.min(BUDGET));
         let (found, left) = Search::new(self.by, searched, domain, min, budget).run();

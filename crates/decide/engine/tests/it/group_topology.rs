@@ -91,6 +91,16 @@ fn a_basic_group_gets_the_places_that_its_domain_has() {
     assert_eq!(placed(mixed, 1, &rack()), "- r1-0");
 }
 
+/// As kube-scheduler 1.37.2 places them: r2-0 has no member, so that no node gets a second one.
+#[test]
+fn spread_constraints_of_members_counted_only_the_nodes_of_their_domain() {
+    let nodes = "node r1-0 rack=r1 cpu=4\nnode r1-1 rack=r1 cpu=4\nnode r2-0 rack=r2 cpu=0\n";
+    let pod = |i| format!("pod default/p{i} app=a cpu=1 spread(1 app=a @hostname)\n");
+    let text = format!("{nodes}{}", (0..4).map(pod).collect::<String>());
+    assert_eq!(placed(&text, 1, &rack()), "r1-0 r1-1 - -");
+    assert_eq!(placed(&text, 4, &rack()), "none");
+}
+
 #[test]
 fn the_message_names_the_domain_that_takes_most_members() {
     let world = text::world(&format!("{}{}", racks(&[("r1", 2), ("r2", 3), ("r3", 1)]), pods(8, 1)));

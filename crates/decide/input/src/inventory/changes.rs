@@ -38,9 +38,11 @@ impl Inventory {
             Kind::PodMonitor | Kind::ServiceMonitor => remove(&mut self.monitors, order),
             Kind::PriorityClass => remove(&mut self.priority_classes, order),
             Kind::RuntimeClass => remove(&mut self.runtime_classes, order),
-            Kind::PodGroup | Kind::CoschedulingPodGroup | Kind::GroupWorkload => {
+            Kind::GroupWorkload => {
+                remove(&mut self.group_workloads, order);
                 remove(&mut self.pod_groups, order)
             }
+            Kind::PodGroup | Kind::CoschedulingPodGroup => remove(&mut self.pod_groups, order),
             Kind::CompositePodGroup => remove(&mut self.composite_pod_groups, order),
             Kind::PodDisruptionBudget => remove(&mut self.pod_disruption_budgets, order),
             Kind::HorizontalPodAutoscaler => remove(&mut self.horizontal_pod_autoscalers, order),

@@ -55,6 +55,8 @@ pub struct Inventory {
     /// Pod groups of both API groups.
     pub pod_groups: Vec<Entry<PodGroup>>,
     pub composite_pod_groups: Vec<Entry<CompositePodGroup>>,
+    /// Workloads of `scheduling.k8s.io`. Those that make a group themselves are also among the pod groups.
+    pub group_workloads: Vec<Entry<GroupWorkload>>,
     /// Placement policies of both kinds.
     pub placement_policies: Vec<Entry<PlacementPolicy>>,
     /// Objects that decide where pods with volumes may run.
@@ -322,6 +324,7 @@ impl Inventory {
             }
             Kind::GroupWorkload => {
                 let entry = self.take(kind, manifest, |o: &mut GroupWorkload| &mut o.metadata)?;
+                put(&mut self.group_workloads, entry.clone());
                 let Entry { object, raw, source, order } = entry;
                 match object.into_group() {
                     Some(object) => _ = put(&mut self.pod_groups, Entry { object, raw, source, order }),

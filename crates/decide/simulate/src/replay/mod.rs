@@ -2,6 +2,7 @@
 
 mod comparison;
 mod devices;
+mod groups;
 mod journal;
 mod preemption;
 mod timeline;
@@ -52,6 +53,10 @@ pub struct Replayed {
 /// ```
 pub fn replay(recording: &Recording, gates: FeatureGates) -> Replayed {
     let expected = &recording.expect;
+    if !recording.scenario.groups.is_empty() {
+        let differences = groups::differences(&recording.scenario, &expected.groups, gates);
+        return Replayed { n_steps: expected.groups.len(), differences, is_corrected: false };
+    }
     let replayed = replay_steps(&recording.scenario, &expected.steps, gates);
     match &expected.fixed_steps {
         Some(fixed) => {

@@ -8,7 +8,7 @@ mod concerned;
 use std::collections::BTreeSet;
 
 use berth_api::feature_gates::{FeatureGate, FeatureGates, KubernetesVersion, VersionChange};
-use berth_api::object::NamespacedName;
+use berth_api::object::{NamespacedName, ObjectMeta};
 use berth_input::inventory::Inventory;
 use serde::Serialize;
 
@@ -174,12 +174,13 @@ fn first_with(name: &str, is_on: bool) -> Option<KubernetesVersion> {
 }
 
 fn removed(inventory: &Inventory, from: KubernetesVersion, to: KubernetesVersion) -> Vec<RemovedApi> {
-    let groups = inventory.pod_groups.iter().map(|entry| {
-        let group = &entry.object;
-        let kind = if group.controller.is_some() { "Workload" } else { "PodGroup" };
-        (format!("{kind} {}", group.metadata.namespaced_name()), &group.api_version)
-    });
-    let removed = groups.filter_map(|(object, api_version)| {
+    let name = |kind: &str, metadata: &ObjectMeta| format!("{kind} {}", metadata.namespaced_name());
+    let groups = inventory.pod_groups.iter().map(|entry| &entry.object);
+    let groups = groups.filter(|group| group.controller.is_none());
+    let groups = groups.map(|group| (name("PodGroup", &group.metadata), &group.api_version));
+    let workloads = inventory.group_workloads.iter().map(|entry| &entry.object);
+    let workloads = workloads.map(|workload| (name("Workload", &workload.metadata), &workload.api_version));
+    let removed = workloads.chain(groups).filter_map(|(object, api_version)| {
         let (_, _, replacement) =
             REMOVED.iter().find(|(old, gone, _)| old == api_version && from < *gone && to >= *gone)?;
         Some(RemovedApi { object, api_version: api_version.clone(), replacement })

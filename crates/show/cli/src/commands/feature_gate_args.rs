@@ -31,8 +31,8 @@ pub struct FeatureGateArgs {
     ///
     /// All gates of kube-scheduler are accepted, and AllAlpha and AllBeta. docs/feature-gates.md lists the gates with what
     /// Berth does; a warning names gates that have no effect.
-    #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = GateSetting::parse)]
-    feature_gates: Vec<GateSetting>,
+    #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = setting)]
+    feature_gates: Vec<Option<GateSetting>>,
     #[command(flatten)]
     kubernetes: KubernetesArgs,
 }
@@ -43,12 +43,11 @@ impl FeatureGateArgs {
         let mut lost = Vec::new();
         let mut of_version = self.clone();
         of_version.kubernetes.kubernetes = Some(version);
-        of_version.feature_gates.retain(|setting| match setting.without_effect(version) {
-            Ok(None) => true,
-            Ok(Some(text)) | Err(text) => {
-                lost.push(text);
-                false
-            }
+        of_version.feature_gates.retain(|setting| {
+            let text = setting.and_then(|setting| setting.without_effect(version).unwrap_or_else(Some));
+            let is_kept = text.is_none();
+            lost.extend(text);
+            is_kept
         });
         (of_version, lost)
     }
@@ -68,13 +67,19 @@ impl FeatureGateArgs {
     /// A gate is locked to the other value.
     pub fn gates(&self, of_server: Option<ServerVersion>) -> Result<FeatureGates, CliError> {
         let version = self.kubernetes.version(of_server);
-        for setting in &self.feature_gates {
+        let settings: Vec<GateSetting> = self.feature_gates.iter().copied().flatten().collect();
+        for setting in &settings {
             match setting.without_effect(version) {
                 Ok(None) => {}
                 Ok(Some(text)) => output::warning(&format!("--feature-gates: {text}")),
                 Err(text) => return Err(CliError::Usage(format!("--feature-gates: {text}"))),
             }
         }
-        Ok(FeatureGates::new(version, &self.feature_gates))
+        Ok(FeatureGates::new(version, &settings))
     }
+}
+
+/// kube-scheduler skips what is empty between commas.
+fn setting(text: &str) -> Result<Option<GateSetting>, String> {
+    (!text.is_empty()).then(|| GateSetting::parse(text)).transpose()
 }
