@@ -22,79 +22,6 @@ use wire::{Reader, Wire};
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Fields where zero, `false` or an empty text differs from an absent value. Clients send other fields whether they
-/// are set or not, so their zeros are ignored.
-const MEANINGFUL_ZEROS: &[&str] = &[
-    "activeDeadlineSeconds",
-    "adminAccess",
-    "allNodes",
-    "allocateLoadBalancerNodePorts",
-    "allowPrivilegeEscalation",
-    "allowVolumeExpansion",
-    "attachRequired",
-    "automountServiceAccountToken",
-    "averageUtilization",
-    "backoffLimit",
-    "backoffLimitPerIndex",
-    "bindsToNode",
-    "blockOwnerDeletion",
-    "borrowingLimitPercent",
-    "completions",
-    "controller",
-    "count",
-    "defaultMode",
-    "enableServiceLinks",
-    "failedJobsHistoryLimit",
-    "fsGroup",
-    "gracePeriodSeconds",
-    "hostUsers",
-    "immutable",
-    "leaseDurationSeconds",
-    "lendablePercent",
-    "maxFailedIndexes",
-    "maxSurge",
-    "maxUnavailable",
-    "minAvailable",
-    "minDomains",
-    "minReplicas",
-    "mode",
-    "nominalConcurrencyShares",
-    "optional",
-    "orphanDependents",
-    "parallelism",
-    "partition",
-    "perDeviceNodeSelection",
-    "podInfoOnMount",
-    "preventPodSchedulingIfMissing",
-    "priority",
-    "privileged",
-    "progressDeadlineSeconds",
-    "readOnlyRootFilesystem",
-    "ready",
-    "replicas",
-    "requiresRepublish",
-    "revisionHistoryLimit",
-    "runAsGroup",
-    "runAsNonRoot",
-    "runAsUser",
-    "seLinuxMount",
-    "seconds",
-    "serviceAccountTokenInSecrets",
-    "serving",
-    "shareProcessNamespace",
-    "stabilizationWindowSeconds",
-    "startingDeadlineSeconds",
-    "storageCapacity",
-    "storageClassName",
-    "successfulJobsHistoryLimit",
-    "suspend",
-    "terminating",
-    "terminationGracePeriodSeconds",
-    "timeoutSeconds",
-    "tolerationSeconds",
-    "ttlSecondsAfterFinished",
-];
-
 /// Decodes an object into JSON.
 ///
 /// # Errors
@@ -141,8 +68,10 @@ pub fn decode(bytes: &[u8]) -> Result<Value, ProtobufError> {
 /// The meaning of a number.
 #[derive(Debug)]
 enum Place {
-    Field(&'static str),
-    Inline(Numbers),
+    /// Its name, and its Go type if that is not clear from its type in JSON.
+    Field(&'static str, &'static str),
+    /// The name of the struct that Go embeds, and its fields.
+    Inline(&'static str, Numbers),
 }
 
 type Numbers = Vec<(u32, Place)>;
@@ -169,13 +98,28 @@ fn parse(fields: &'static str, separator: char) -> Numbers {
     };
     let place = |field: &'static str| {
         let (name, number) = field.rsplit_once('=')?;
-        let place = match name.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')) {
-            Some(inner) => Place::Inline(parse(inner, ',')),
-            None => Place::Field(name),
+        let (number, go_type) = number.split_once(':').unwrap_or((number, ""));
+        let place = match name.strip_suffix('}').and_then(|name| name.split_once('{')) {
+            Some((embedded, inner)) => Place::Inline(embedded, parse(inner, ',')),
+            None => Place::Field(name, go_type),
         };
         Some((number.parse().ok()?, place))
     };
     fields.split(outside).filter_map(place).collect()
+}
+
+/// How Go's decoder names a field: the structs that it is embedded by (`RuleWithOperations.Rule.`), and its type if that is not clear
+/// from its type in JSON.
+pub(crate) fn go_names(definition: &str, field: &str) -> (String, &'static str) {
+    fn find(numbers: &'static Numbers, field: &str) -> Option<(String, &'static str)> {
+        numbers.iter().find_map(|(_, place)| match place {
+            Place::Field(name, go_type) => (*name == field).then(|| (String::new(), *go_type)),
+            Place::Inline(embedded, inner) => {
+                find(inner, field).map(|(within, go_type)| (format!("{embedded}.{within}"), go_type))
+            }
+        })
+    }
+    find(numbers(definition), field).unwrap_or_default()
 }
 
 fn read_fields(
@@ -187,11 +131,8 @@ fn read_fields(
     let mut reader = Reader::new(message);
     while let Some((number, wire)) = reader.next()? {
         match numbers.iter().find(|(known, _)| *known == number).map(|(_, place)| place) {
-            Some(Place::Inline(inner)) => read_fields(of, inner, wire.bytes()?, object)?,
-            Some(Place::Field(name)) => {
-                let Some(field) = of.field(name) else { continue };
-                read_field(field.ty(), name, &wire, object)?;
-            }
+            Some(Place::Inline(_, inner)) => read_fields(of, inner, wire.bytes()?, object)?,
+            Some(Place::Field(name, _)) => read_field(of, name, &wire, object)?,
             // An unknown field, from a newer version.
             None => {}
         }
@@ -199,14 +140,15 @@ fn read_fields(
     Ok(())
 }
 
-/// Reads one occurrence of a field: repeated ones add up.
+/// Reads one occurrence of a field: repeated ones add up. Clients send zeros of fields that are not set.
 fn read_field(
-    ty: &Type,
+    of: &Struct,
     name: &str,
     wire: &Wire<'_>,
     object: &mut Map<String, Value>,
 ) -> Result<(), ProtobufError> {
-    match ty {
+    let Some(field) = of.field(name) else { return Ok(()) };
+    match field.ty() {
         Type::List { items, .. } => {
             let list = object.entry(name).or_insert_with(|| Value::Array(Vec::new()));
             if let Value::Array(list) = list {
@@ -219,23 +161,14 @@ fn read_field(
                 read_entry(values.get(), wire.bytes()?, map)?;
             }
         }
-        _ => {
+        ty => {
             let value = read_value(ty, wire)?;
-            if !value.is_null() && (!is_zero(&value) || MEANINGFUL_ZEROS.contains(&name)) {
+            if !value.is_null() && !of.omits(name, &value) {
                 object.insert(name.to_owned(), value);
             }
         }
     }
     Ok(())
-}
-
-fn is_zero(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.is_empty(),
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::Bool(yes) => !yes,
-        _ => false,
-    }
 }
 
 fn read_items(items: &Type, wire: &Wire<'_>, list: &mut Vec<Value>) -> Result<(), ProtobufError> {

@@ -71,7 +71,7 @@ fn encode(ty: &Type, value: &Value) -> Vec<u8> {
     let Type::Struct(of) = ty else { return value.as_str().expect("a text").as_bytes().to_vec() };
     let mut bytes = Vec::new();
     for (name, value) in value.as_object().expect("an object") {
-        let is_it = |(_, place): &&(u32, Place)| matches!(place, Place::Field(field) if field == name);
+        let is_it = |(_, place): &&(u32, Place)| matches!(place, Place::Field(field, _) if field == name);
         let (number, _) =
             numbers(&of.name).iter().find(is_it).unwrap_or_else(|| panic!("{name} has a number"));
         match of.field(name).expect("known").ty() {
@@ -201,8 +201,8 @@ fn every_field_has_a_number() {
         for (number, place) in numbers {
             assert!(seen.insert(number), "{place:?}");
             match place {
-                Place::Field(name) => assert!(names.insert(name), "{name}"),
-                Place::Inline(inner) => named(inner, names),
+                Place::Field(name, _) => assert!(names.insert(name), "{name}"),
+                Place::Inline(_, inner) => named(inner, names),
             }
         }
     }
@@ -236,8 +236,4 @@ fn every_field_has_a_number() {
     }
     missing.retain(|field| !WITHOUT.contains(&field.as_str()));
     assert_eq!(missing, [""; 0]);
-    for name in MEANINGFUL_ZEROS {
-        let text = include_str!("numbers.txt");
-        assert!(text.contains(&format!(" {name}=")) || text.contains(&format!(",{name}=")), "{name}");
-    }
 }
