@@ -165,7 +165,7 @@ async fn put(
         }
     }
     if is_written_by_hand(&value) {
-        lifecycle::complete_written(&api.context(&User::admin(), resource.version, ""), resource, &mut value);
+        lifecycle::complete_written(&api.context(&User::admin(), resource, ""), resource, &mut value);
     }
     if let Some(metadata) = object(&mut value, "metadata") {
         default(metadata, "creationTimestamp", now());
