@@ -4,7 +4,8 @@
 
 use std::collections::HashMap;
 
-use berth_rules::admission::{ValidationOptions, default_pod, validate_pod};
+use berth_rules::RuleOptions;
+use berth_rules::admission::{default_pod, validate_pod};
 use berth_api::object::Pod;
 use berth_input::policy::{PlacementPolicy, PolicySet};
 use libfuzzer_sys::fuzz_target;
@@ -26,7 +27,7 @@ fuzz_target!(|text: &str| {
     default_pod(&mut pod);
     let _ = policies.apply(&mut pod);
     default_pod(&mut pod);
-    assert_eq!(validate_pod(&pod, &ValidationOptions::default()), [], "the rules of the policy are not valid");
+    assert_eq!(validate_pod(&pod, RuleOptions::default()), [], "the rules of the policy are not valid");
     let once = pod.clone();
     let _ = policies.apply(&mut pod);
     assert_eq!(pod, once, "the rules were added again");

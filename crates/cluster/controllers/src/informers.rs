@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::feature_gates::FeatureGates;
+use berth_api::object::volume::{PersistentVolume, PersistentVolumeClaim};
 use berth_api::resource::{self, Resource};
 use berth_client::{HasMetadata, Indexer, WatchGroup, WatchOptions};
 
@@ -75,8 +76,8 @@ informers! {
     jobs: Job = JOBS, by_metadata;
     cron_jobs: CronJob = CRON_JOBS, by_metadata;
     budgets: PodDisruptionBudget = POD_DISRUPTION_BUDGETS, by_metadata;
-    volumes: PersistentVolume = PERSISTENT_VOLUMES, PersistentVolume::index;
-    claims: PersistentVolumeClaim = PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim::index;
+    volumes: PersistentVolume = PERSISTENT_VOLUMES, index_volume;
+    claims: PersistentVolumeClaim = PERSISTENT_VOLUME_CLAIMS, index_claim;
     services: Service = SERVICES, by_metadata;
     endpoints: Endpoints = ENDPOINTS, no_index;
     endpoint_slices: EndpointSlice = ENDPOINT_SLICES, by_metadata;

@@ -15,10 +15,6 @@ use tokio_util::sync::CancellationToken;
 use crate::pod::rejection::Rejection;
 use crate::pod::view::ClaimVolume;
 
-fn claim_of(volume: &PersistentVolume) -> Option<NamespacedName> {
-    volume.spec.claim_ref.as_ref().map(|claim| NamespacedName::new(&claim.namespace, &claim.name))
-}
-
 /// A CSI volume: the driver, and the driver's name of the volume.
 pub(crate) type Handle = (String, String);
 
@@ -71,12 +67,7 @@ impl Volumes {
         });
         let keys = changed.clone();
         volumes.on_change(move |change: &Change<'_, PersistentVolume>| {
-            change
-                .new
-                .map(|volume| &**volume)
-                .and_then(claim_of)
-                .into_iter()
-                .for_each(|claim| keys.add(claim));
+            change.new.and_then(|volume| volume.claim()).into_iter().for_each(|claim| keys.add(claim));
         });
         (self.claims, self.volumes, self.csi_nodes) = (claims.cache(), volumes.cache(), csi_nodes.cache());
         tokio::spawn(claims.run(client.clone(), stop.clone()));

@@ -3,6 +3,7 @@
 
 pub mod bounds;
 pub mod budget;
+pub mod claim;
 pub mod daemon_set;
 pub mod deployment;
 pub mod expand;

@@ -17,7 +17,7 @@ pub enum Stay {
 /// How long a pod stays on a node with this taint of the effect `NoExecute`. The first toleration of the list that matches counts,
 /// whatever a later one says (`GetMatchingTolerations` of kube-controller-manager).
 pub fn stay(tolerations: &[Toleration], taint: &Taint, gates: FeatureGates) -> Stay {
-    let tolerates = |t: &&Toleration| TolerationRule::parse(t).in_force(gates).tolerates(taint);
+    let tolerates = |t: &&Toleration| TolerationRule::parse(t, gates).tolerates(taint);
     match tolerations.iter().find(tolerates).map(|toleration| toleration.toleration_seconds) {
         None => Stay::No,
         Some(None) => Stay::Forever,

@@ -1,9 +1,12 @@
-//! Where a new volume is accessible: the labels that a node must have.
+//! New volumes, and where they are accessible: the labels that a node must have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::object::StringMap;
-use berth_api::object::volume::TopologySelectorTerm;
+use berth_api::object::volume::{
+    ClaimReference, CsiVolume, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, STORAGE,
+    TopologySelectorTerm, VolumeNodeAffinity,
+};
+use berth_api::object::{NodeSelector, NodeSelectorTerm, ObjectMeta, SelectorRequirement, StringMap};
 use berth_api::syntax::labels::ZONE;
 
 /// Labels of the nodes that can access a volume; none means all nodes.
@@ -21,6 +24,36 @@ pub fn for_node(allowed: &[TopologySelectorTerm], labels: &StringMap) -> Option<
     };
     let pairs = keys.into_iter().filter_map(|key| labels.get_key_value(key));
     Some(pairs.map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
+/// The volume that a provisioner creates for a claim, reserved for it.
+pub fn new_volume(
+    name: String,
+    claim: &PersistentVolumeClaim,
+    driver: Option<&str>,
+    segments: Segments,
+) -> PersistentVolume {
+    let ObjectMeta { namespace, name: claim_name, uid, .. } = claim.metadata.clone();
+    let requirement =
+        |(key, value)| SelectorRequirement { key, operator: "In".to_owned(), values: vec![value] };
+    let match_expressions: Vec<_> = segments.into_iter().map(requirement).collect();
+    let node_affinity = (!match_expressions.is_empty()).then(|| {
+        let node_selector_terms = vec![NodeSelectorTerm { match_expressions, ..NodeSelectorTerm::default() }];
+        VolumeNodeAffinity { required: Some(NodeSelector { node_selector_terms, relax_after: None }) }
+    });
+    let csi = |driver: &str| CsiVolume { driver: driver.to_owned(), volume_handle: name.clone() };
+    let spec = PersistentVolumeSpec {
+        capacity: [(STORAGE.to_owned(), claim.requested())].into(),
+        access_modes: claim.spec.access_modes.clone(),
+        volume_mode: claim.spec.volume_mode.clone(),
+        storage_class_name: claim.storage_class().to_owned(),
+        volume_attributes_class_name: claim.spec.volume_attributes_class_name.clone(),
+        claim_ref: Some(ClaimReference { namespace, name: claim_name, uid }),
+        csi: driver.map(csi),
+        node_affinity,
+        ..PersistentVolumeSpec::default()
+    };
+    PersistentVolume { metadata: ObjectMeta { name, ..ObjectMeta::default() }, spec, ..Default::default() }
 }
 
 /// Whether labels satisfy all requirements of a term.

@@ -25,7 +25,7 @@ pub(crate) fn n_domains(
 ) -> Option<(usize, &'static str)> {
     if input.nodes.is_empty() {
         return Some((
-            listed_values(&subject.rules, key, &input.work)?.len(),
+            listed_values(&subject.pod.rules, key, &input.work)?.len(),
             "that the node affinity lists",
         ));
     }
@@ -36,15 +36,15 @@ pub(crate) fn n_domains(
 /// How many pods of a subject an empty node takes.
 pub(crate) fn capacity(node: &Node, subject: &Subject<'_>) -> i64 {
     // A DaemonSet has one pod on a node, and host ports admit one.
-    if subject.replicas.is_none() || !subject.rules.host_ports.is_empty() {
+    if subject.replicas.is_none() || !subject.pod.rules.host_ports.is_empty() {
         return 1;
     }
-    let requests = &subject.rules.requests;
+    let requests = &subject.pod.rules.requests;
     let of = |name: &str| match requests.amount(name) {
         amount @ 1.. => allocatable(node, name) / amount,
         _ => i64::MAX,
     };
-    let by_requests = pod_requests(&subject.pod.spec).into_keys().map(|name| of(&name)).min();
+    let by_requests = pod_requests(&subject.pod.object.spec).into_keys().map(|name| of(&name)).min();
     let has_pods = node.status.allocatable.as_ref().is_some_and(|list| list.contains_key("pods"));
     let n_pods = if has_pods { allocatable(node, "pods") } else { i64::MAX };
     by_requests.unwrap_or(i64::MAX).min(n_pods)
@@ -56,7 +56,7 @@ impl LintInput<'_> {
         let mut limits = Vec::new();
         // Otherwise, a constraint with the empty selector counts no pod.
         let counts_all = self.settings.config.feature_gates.has(VersionChange::EmptySpreadSelector);
-        for term in &subject.rules.required_anti_affinity {
+        for term in &subject.pod.rules.required_anti_affinity {
             if let TopologyScope::Key(key) = &term.topology
                 && subject.others_are_in(&PodSet::of(term), &self.namespaces)
             {
@@ -65,7 +65,7 @@ impl LintInput<'_> {
                 limits.push(DomainLimit { path, key, per_domain, needs_key: false });
             }
         }
-        for constraint in &subject.rules.spread_constraints {
+        for constraint in &subject.pod.rules.spread_constraints {
             // With fewer domains than minDomains, the minimum over the domains counts as 0.
             let key = &constraint.topology_key;
             let is_short =

@@ -80,11 +80,7 @@ impl<'a> LintInput<'a> {
     ) -> LintInput<'a> {
         let (mut subjects, mut rejected) = (Vec::new(), Vec::new());
         let runtime_classes: Vec<_> = inventory.runtime_classes.iter().map(|e| e.object.clone()).collect();
-        let admission = PodAdmission {
-            extensions: settings.extensions,
-            feature_gates: settings.config.feature_gates,
-            runtime_classes: &runtime_classes,
-        };
+        let admission = PodAdmission { rules: settings.rule_options(), runtime_classes: &runtime_classes };
         let (owners, desired) = (Workloads::new(inventory), DesiredReplicas::new(inventory));
         let workloads = inventory.workloads.iter().filter(|entry| is_linted(&entry.source));
         for entry in workloads.filter(|entry| owners.is_top_level(&entry.object)) {
@@ -163,11 +159,7 @@ impl<'a> LintInput<'a> {
     }
 
     pub(crate) fn admission(&self) -> PodAdmission<'_> {
-        PodAdmission {
-            extensions: self.settings.extensions,
-            feature_gates: self.settings.config.feature_gates,
-            runtime_classes: &self.runtime_classes,
-        }
+        PodAdmission { rules: self.settings.rule_options(), runtime_classes: &self.runtime_classes }
     }
 
     pub fn warnings(&self) -> Vec<String> {

@@ -109,7 +109,7 @@ impl<'a> Nodes<'a> {
         if let Some(eligible) = self.of_subjects.borrow().get(&order) {
             return eligible.clone();
         }
-        let rules = &subject.rules;
+        let rules = &subject.pod.rules;
         if !self.work.spend(steps(rules)) {
             return Rc::default();
         }

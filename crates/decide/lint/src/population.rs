@@ -55,7 +55,7 @@ impl Population {
             let namespace = subject.namespace().to_owned();
             positions.insert((namespace.clone(), subject.shown()), i);
             if subject.replicas != Some(0) {
-                let labels = known(&subject.pod.metadata.labels, &keys);
+                let labels = known(&subject.pod.object.metadata.labels, &keys);
                 let unknown = subject.unknown_labels();
                 population.add(PodGroup { namespace, labels, subject: Some(i), is_running: false, unknown });
             }
@@ -133,7 +133,7 @@ fn is_unknown_value(requirement: &Requirement) -> bool {
 /// The label selectors of pods in the rules of a subject.
 fn selectors<'a>(subject: &'a Subject<'_>) -> impl Iterator<Item = &'a Selector> {
     let terms = subject.terms().map(|term| &term.term.selector);
-    terms.chain(subject.rules.spread_constraints.iter().map(|constraint| &constraint.selector))
+    terms.chain(subject.pod.rules.spread_constraints.iter().map(|constraint| &constraint.selector))
 }
 
 fn known(labels: &StringMap, keys: &BTreeSet<String>) -> StringMap {

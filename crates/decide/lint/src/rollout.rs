@@ -61,7 +61,7 @@ impl LintInput<'_> {
 
     /// Takes the steps of work to place pods of a subject, each of which looks at so many nodes; false if the rule has no more.
     pub(crate) fn spend_placements(&self, subject: &Subject<'_>, n_pods: usize, n_nodes: usize) -> bool {
-        let n_entries = subject.terms().count() + subject.rules.spread_constraints.len();
+        let n_entries = subject.terms().count() + subject.pod.rules.spread_constraints.len();
         self.work.spend(n_pods.saturating_mul(PLACEMENT_STEPS + n_nodes + ENTRY_STEPS * n_entries))
     }
 

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Affinity, Pod, RuntimeClass, Toleration};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
@@ -13,7 +12,7 @@ use berth_input::inventory::{Entry, Workload, WorkloadSpec};
 use berth_rules::admission::{
     AdmissionOptions, AdmissionResult, FieldError, admit, known_runtime_classes, validate_annotations,
 };
-use berth_rules::{PodRules, PodSet, annotation_affinity};
+use berth_rules::{AdmittedPod, PodSet, RuleOptions, annotation_affinity};
 use serde_json::Value;
 
 use crate::added_labels::{AddedLabels, UNKNOWN_VALUE};
@@ -76,19 +75,15 @@ impl<'a> Object<'a> {
 
 #[derive(Clone, Copy)]
 pub(crate) struct PodAdmission<'a> {
-    pub(crate) extensions: bool,
-    pub(crate) feature_gates: FeatureGates,
+    pub(crate) rules: RuleOptions,
     pub(crate) runtime_classes: &'a [RuntimeClass],
 }
 
 impl PodAdmission<'_> {
     /// Changes a pod as its creation does.
     pub(crate) fn admit(&self, pod: &mut Pod) -> AdmissionResult {
-        let PodAdmission { extensions, feature_gates, runtime_classes } = *self;
-        let runtime_classes = known_runtime_classes(pod, runtime_classes);
-        let options =
-            AdmissionOptions { extensions, feature_gates, runtime_classes, ..AdmissionOptions::default() };
-        admit(pod, &options)
+        let runtime_classes = known_runtime_classes(pod, self.runtime_classes);
+        admit(pod, &AdmissionOptions { rules: self.rules, runtime_classes, ..AdmissionOptions::default() })
     }
 }
 
@@ -101,9 +96,8 @@ pub(crate) struct Subject<'a> {
     /// The pod as written, with the labels that controllers add.
     pub(crate) written: Pod,
     pub(crate) added: AddedLabels,
-    /// The pod as created: defaulted, with matchLabelKeys merged.
-    pub(crate) pod: Pod,
-    pub(crate) rules: PodRules,
+    /// The pod as created.
+    pub(crate) pod: AdmittedPod,
     /// The number of pods; none for a DaemonSet.
     pub(crate) replicas: Option<i64>,
     /// Why the API server rejects the pod.
@@ -170,12 +164,11 @@ impl<'a> Subject<'a> {
         // An API server has admitted a pod that it created; it may not know the annotations.
         let AdmissionResult { errors, denied, .. } = match pod.metadata.creation_timestamp {
             None => admission.admit(&mut pod),
-            Some(_) if admission.extensions => {
+            Some(_) if admission.rules.extensions => {
                 AdmissionResult { errors: validate_annotations(&pod), ..AdmissionResult::default() }
             }
             Some(_) => AdmissionResult::default(),
         };
-        let rules = PodRules::parse(&pod, admission.extensions);
         let added = AddedLabels::default();
         Subject {
             object,
@@ -183,8 +176,7 @@ impl<'a> Subject<'a> {
             template,
             written,
             added,
-            pod,
-            rules,
+            pod: AdmittedPod::new(pod, admission.rules),
             replicas,
             errors,
             denied,

@@ -37,7 +37,7 @@ impl Term<'_> {
 
 impl Subject<'_> {
     pub(crate) fn terms(&self) -> impl Iterator<Item = Term<'_>> {
-        let rules = &self.rules;
+        let rules = &self.pod.rules;
         let required = |anti| move |term| Term { anti, required: true, term };
         rules
             .required_affinity
@@ -58,7 +58,7 @@ impl Subject<'_> {
 
     /// The terms of required anti-affinity, each with the pods that it selects.
     pub(crate) fn required_anti_affinity(&self) -> impl Iterator<Item = (&PodTerm, &PodSet)> {
-        let terms = &self.rules.required_anti_affinity;
+        let terms = &self.pod.rules.required_anti_affinity;
         terms.iter().zip(self.anti_affinity_sets.get_or_init(|| terms.iter().map(PodSet::of).collect()))
     }
 
@@ -144,17 +144,17 @@ impl Subject<'_> {
 
     /// Whether a set has the other pods of this subject, as seen from one of them.
     pub(crate) fn others_are_in(&self, set: &PodSet, namespaces: &KnownNamespaces) -> bool {
-        set.contains(self.namespace(), &self.added.of_another(&self.pod.metadata.labels), namespaces)
+        set.contains(self.namespace(), &self.added.of_another(&self.pod.object.metadata.labels), namespaces)
     }
 
     /// Whether one of the pods that are created before any of them runs is in all sets, by the labels that single pods have.
     pub(crate) fn has_first_pod_in(&self, sets: &[PodSet], namespaces: &KnownNamespaces) -> bool {
-        let first = self.added.of_first_pods(&self.pod.metadata.labels, self.object.name, sets);
+        let first = self.added.of_first_pods(&self.pod.object.metadata.labels, self.object.name, sets);
         first.iter().any(|labels| sets.iter().all(|set| set.contains(self.namespace(), labels, namespaces)))
     }
 
     pub(crate) fn is_in(&self, set: &PodSet, namespaces: &KnownNamespaces) -> bool {
-        set.contains(self.namespace(), &self.pod.metadata.labels, namespaces)
+        set.contains(self.namespace(), &self.pod.object.metadata.labels, namespaces)
     }
 }
 

@@ -32,5 +32,5 @@ pub use goal::{Goal, UnknownGoal};
 pub use movable::Movable;
 pub use next_step::{NextStep, Obstacle, next_step};
 pub use plan::{Immovable, Move, Placed, Plan, plan};
-pub use request::{Input, Pending, PendingGroup, Request, RunningPod};
+pub use request::{Input, Pending, Request, RunningPod};
 pub use threshold::{InvalidThreshold, Threshold};

@@ -1,9 +1,8 @@
 //! What a plan is made from.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use berth_api::object::group::{GroupKey, GroupPart, GroupRules, TopologyLevel};
+use berth_api::object::group::RemainingGroup;
 use berth_api::object::{Node, Pod, PodDisruptionBudget};
 use berth_control::budget::Scales;
 use berth_engine::Cluster;
@@ -32,45 +31,8 @@ pub struct Input<'a> {
 pub struct Pending<'a> {
     /// A single pod, or the members of a group.
     pub pods: Vec<&'a Pod>,
-    /// What the group requires; none for a single pod.
-    pub group: Option<PendingGroup>,
-}
-
-/// A group of which members have no node.
-pub struct PendingGroup {
-    /// How many of the pending members have to be placed at least; none if the group cannot be placed whatever moves.
-    pub min: Option<usize>,
-    /// The topologies whose domains the members share, the coarsest first, with those of running members.
-    pub levels: Vec<(TopologyLevel, Option<String>)>,
-    /// The groups of a CompositePodGroup.
-    pub composite: Option<GroupPart>,
-}
-
-impl PendingGroup {
-    /// The group with these rules, if they are known, of these pending members, in their order, and of others with their nodes. A member
-    /// has the group that it names itself.
-    pub fn new(
-        rules: Option<GroupRules>,
-        pending: &[Option<GroupKey>],
-        running: &[(Option<GroupKey>, String)],
-        cluster: &Cluster,
-    ) -> PendingGroup {
-        let Some(rules) = rules.filter(|rules| rules.check(pending.len() + running.len()).is_ok()) else {
-            return PendingGroup { min: None, levels: Vec::new(), composite: None };
-        };
-        let domain_of = |node: &str, key: &str| cluster.node_domain(node, key).map(Cow::into_owned);
-        let with_value = |level: TopologyLevel| {
-            let value = running.iter().find_map(|(_, node)| domain_of(node, &level.key));
-            (level, value)
-        };
-        // Beyond the required members, one is worth a move.
-        let min = rules.min.saturating_sub(running.len()).max(1);
-        PendingGroup {
-            min: Some(min),
-            levels: rules.levels.into_iter().map(with_value).collect(),
-            composite: rules.composite.map(|root| root.part(pending, running, &domain_of)),
-        }
-    }
+    /// What is left to decide of the group; none for a single pod. With a problem, it cannot be placed whatever moves.
+    pub group: Option<RemainingGroup>,
 }
 
 impl<'a> From<&'a Pod> for Pending<'a> {

@@ -1,14 +1,15 @@
 //! Pending pods and groups: which of them find nodes.
 
 use berth_api::object::Pod;
+use berth_api::object::group::RemainingGroup;
 use berth_engine::{Cluster, Group, GroupLevel, GroupOutcome, Outcome, PreparedPod};
 
-use crate::request::{Pending, PendingGroup};
+use crate::request::Pending;
 
 /// What is placed at once.
 pub(crate) struct Unit<'a> {
     pub(crate) pods: Vec<(&'a Pod, PreparedPod)>,
-    group: Option<PendingGroup>,
+    group: Option<RemainingGroup>,
 }
 
 /// The pending pods, in the order in which the scheduler tries them.
@@ -72,16 +73,18 @@ pub(crate) fn take_back<'p>(
 
 impl Unit<'_> {
     fn place(&self, cluster: &mut Cluster) -> Vec<Outcome> {
-        let Some(PendingGroup { min, levels, composite }) = &self.group else {
+        let Some(RemainingGroup { min, levels, composite, problem }) = &self.group else {
             return self.pods.iter().map(|(_, pod)| cluster.place(pod)).collect();
         };
         let unplaced =
             || vec![Outcome::Unschedulable { message: String::new(), plugins: Vec::new() }; self.pods.len()];
-        let Some(min) = *min else { return unplaced() };
+        if problem.is_some() {
+            return unplaced();
+        }
         let members: Vec<_> = self.pods.iter().map(|(_, pod)| pod.clone()).collect();
         let levels: Vec<_> = levels.iter().map(GroupLevel::from).collect();
-        let composite = composite.as_ref();
-        match cluster.place_group(&Group { members: &members, min, levels: &levels, composite }) {
+        let group = Group { members: &members, min: *min, levels: &levels, composite: composite.as_ref() };
+        match cluster.place_group(&group) {
             GroupOutcome::Placed { members, .. } => members,
             GroupOutcome::Unplaced(_) => unplaced(),
         }

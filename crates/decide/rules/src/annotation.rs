@@ -173,7 +173,7 @@ mod tests {
         let mut pod = Pod::default();
         pod.metadata.annotations.insert(AFFINITY_ANNOTATION.to_owned(), text.to_owned());
         assert_eq!(crate::admission::validate_annotations(&pod), []);
-        let rules = crate::PodRules::parse(&pod, true);
+        let rules = crate::PodRules::parse(&pod, crate::RuleOptions::default());
         let terms = &rules.required_node_affinity[0].terms;
         assert_eq!(*terms, [crate::NodeTerm::Nothing, crate::NodeTerm::All(vec![])]);
         assert_eq!(rules.preferred_node_affinity, []);

@@ -119,7 +119,7 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PodRules;
+    use crate::{PodRules, RuleOptions};
 
     #[test]
     fn terms_that_need_extensions_are_ignored_without_them() {
@@ -137,7 +137,7 @@ mod tests {
             "spec": {"affinity": {"podAffinity": terms("Gt"), "podAntiAffinity": terms("Lt")}}}))
         .unwrap();
         for extensions in [true, false] {
-            let rules = PodRules::parse(&pod, extensions);
+            let rules = PodRules::parse(&pod, RuleOptions { extensions, ..RuleOptions::default() });
             let n = [
                 rules.required_affinity.len(),
                 rules.required_anti_affinity.len(),

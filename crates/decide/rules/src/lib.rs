@@ -6,6 +6,7 @@
 //! an error.
 
 pub mod admission;
+mod admitted_pod;
 mod annotation;
 mod attribute;
 mod device_selector;
@@ -28,6 +29,7 @@ mod spread;
 mod toleration;
 pub mod volume;
 
+pub use admitted_pod::{AdmittedPod, RuleOptions};
 pub use annotation::{AnnotationError, annotation_affinity, parse_affinity_annotation};
 pub use attribute::{NODE_FIELDS, annotation_key, node_attribute, node_attributes};
 pub use device_selector::{DeviceSelector, SelectedDevice, derived_attribute_problem};

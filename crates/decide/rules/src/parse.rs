@@ -1,9 +1,10 @@
 //! Parsing the rules of a pod.
 
 use super::{
-    Dialect, HostPort, NodeFeatures, NodeSelectorRule, PodRequests, PodRules, PreferredNodeTerm, Tolerations,
-    annotation_affinity, pod_term, relaxed_rules, spread,
+    Dialect, HostPort, NodeFeatures, NodeSelectorRule, PodRequests, PodRules, PreferredNodeTerm, RuleOptions,
+    Tolerations, annotation_affinity, pod_term, relaxed_rules, spread,
 };
+use berth_api::feature_gates::VersionChange;
 use berth_api::object::{Affinity, NodeAffinity, Pod};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_api::syntax::labels::OS;
@@ -12,14 +13,17 @@ impl PodRules {
     /// Parses an admitted pod: defaulted, with matchLabelKeys merged.
     ///
     /// The proposals' fields in `spec.affinity` and the annotation [`AFFINITY_ANNOTATION`] are read only with
-    /// `extensions`.
-    pub fn parse(pod: &Pod, extensions: bool) -> PodRules {
+    /// extensions.
+    pub fn parse(pod: &Pod, RuleOptions { extensions, feature_gates }: RuleOptions) -> PodRules {
         let spec = &pod.spec;
         let mut rules = PodRules {
             node_selector: spec.node_selector.clone().into_iter().collect(),
             spread_constraints: spread::parse(pod),
-            tolerations: Tolerations::parse(&spec.tolerations),
-            requests: PodRequests::of(pod),
+            tolerations: Tolerations::parse(&spec.tolerations, feature_gates),
+            requests: match feature_gates.has(VersionChange::RequestsOfResizes) {
+                true => PodRequests::of(pod),
+                false => PodRequests::by_container(pod),
+            },
             required_features: NodeFeatures::required_by(spec),
             host_ports: host_ports(pod),
             os_label: pod.metadata.labels.get(OS).cloned(),

@@ -149,6 +149,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::RuleOptions;
 
     fn pod(annotations: Value, spec: Value) -> Pod {
         let metadata = json!({"name": "web", "namespace": "team", "annotations": annotations});
@@ -156,7 +157,7 @@ mod tests {
     }
 
     fn relaxable(pod: &Pod) -> Vec<String> {
-        let rules = PodRules::parse(pod, true);
+        let rules = PodRules::parse(pod, RuleOptions::default());
         rules.relaxable.iter().map(|rule| format!("{} {:?}", rule.path, rule.after)).collect()
     }
 
@@ -190,7 +191,8 @@ mod tests {
             format!("{note}.podAntiAffinity.{IGNORED}[1] 300s"),
         ];
         assert_eq!(relaxable(&pod(annotations.clone(), spec.clone())), all);
-        assert!(PodRules::parse(&pod(annotations.clone(), spec.clone()), false).relaxable.is_empty());
+        let strict = RuleOptions { extensions: false, ..RuleOptions::default() };
+        assert!(PodRules::parse(&pod(annotations.clone(), spec.clone()), strict).relaxable.is_empty());
         // The rules that were relaxed to bind a pod stay preferences; a pod without a node has none yet.
         annotations[RELAXED_ANNOTATION] = json!("spec.topologySpreadConstraints[1],spec.affinity");
         assert_eq!(relaxable(&pod(annotations.clone(), spec.clone())).len(), 7);
@@ -216,7 +218,7 @@ mod tests {
         };
         let annotation = json!({"nodeAffinity": {IGNORED: {"nodeSelectorTerms": node}}});
         let annotations = json!({AFFINITY_ANNOTATION: annotation.to_string(), RELAX_AFTER_ANNOTATION: "5m"});
-        let mut rules = PodRules::parse(&pod(annotations, required("DoNotSchedule")), true);
+        let mut rules = PodRules::parse(&pod(annotations, required("DoNotSchedule")), RuleOptions::default());
         assert_eq!(rules.relaxable_after(Duration::from_secs(299)).count(), 0);
         let due: Vec<_> = rules.relaxable_after(Duration::from_secs(300)).map(|r| r.path.clone()).collect();
         rules.relax(due.iter().map(String::as_str));
@@ -228,7 +230,10 @@ mod tests {
         let spec = json!({"affinity": {"podAffinity": {PREFERRED: weighted}, "podAntiAffinity": {PREFERRED: weighted}},
             "topologySpreadConstraints": [spread("ScheduleAnyway")]});
         let annotation = json!({"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": node[0]}]}});
-        let written = PodRules::parse(&pod(json!({AFFINITY_ANNOTATION: annotation.to_string()}), spec), true);
+        let written = PodRules::parse(
+            &pod(json!({AFFINITY_ANNOTATION: annotation.to_string()}), spec),
+            RuleOptions::default(),
+        );
         let shown = |rules: &PodRules| {
             let text = format!("{rules:?}").replace(IGNORED, PREFERRED);
             // The paths of node rules have no index when they are required.

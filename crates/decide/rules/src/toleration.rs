@@ -59,20 +59,10 @@ impl TaintEffect {
 }
 
 impl Tolerations {
-    /// Parses the tolerations of a pod; see [`Tolerations::in_force`].
-    pub fn parse(tolerations: &[Toleration]) -> Tolerations {
-        let mut rules: Vec<_> = tolerations.iter().map(TolerationRule::parse).collect();
+    pub fn parse(tolerations: &[Toleration], gates: FeatureGates) -> Tolerations {
+        let mut rules: Vec<_> = tolerations.iter().map(|t| TolerationRule::parse(t, gates)).collect();
         rules.sort_by(|a, b| a.key.cmp(&b.key));
         Tolerations(rules)
-    }
-
-    /// As they apply with these gates.
-    #[must_use]
-    pub fn in_force(self, gates: FeatureGates) -> Tolerations {
-        match gates.taint_toleration_comparison_operators {
-            true => self,
-            false => Tolerations(self.0.into_iter().map(|rule| rule.in_force(gates)).collect()),
-        }
     }
 
     pub fn of_effects(&self, is_of: impl Fn(Option<&TaintEffect>) -> bool) -> Tolerations {
@@ -92,13 +82,14 @@ impl Tolerations {
 }
 
 impl TolerationRule {
-    /// Parses a toleration; see [`TolerationRule::in_force`].
-    pub fn parse(toleration: &Toleration) -> TolerationRule {
+    /// A comparison tolerates nothing without the gate `TaintTolerationComparisonOperators`.
+    pub fn parse(toleration: &Toleration, gates: FeatureGates) -> TolerationRule {
         TolerationRule {
             key: toleration.key.clone(),
             operator: match toleration.operator.as_str() {
                 "" | "Equal" => TolerationOperator::Equal(toleration.value.clone()),
                 "Exists" => TolerationOperator::Exists,
+                _ if !gates.taint_toleration_comparison_operators => TolerationOperator::Unknown,
                 "Gt" => decimal_integer(&toleration.value)
                     .map_or(TolerationOperator::Unknown, TolerationOperator::Gt),
                 "Lt" => decimal_integer(&toleration.value)
@@ -106,16 +97,6 @@ impl TolerationRule {
                 _ => TolerationOperator::Unknown,
             },
             effect: (!toleration.effect.is_empty()).then(|| TaintEffect::parse(&toleration.effect)),
-        }
-    }
-
-    /// As it applies with these gates: a comparison tolerates nothing without `TaintTolerationComparisonOperators`.
-    #[must_use]
-    pub fn in_force(self, gates: FeatureGates) -> TolerationRule {
-        let compares = matches!(self.operator, TolerationOperator::Gt(_) | TolerationOperator::Lt(_));
-        match compares && !gates.taint_toleration_comparison_operators {
-            true => TolerationRule { operator: TolerationOperator::Unknown, ..self },
-            false => self,
         }
     }
 

@@ -60,6 +60,10 @@ fn build() -> Vec<(Name, TypeId)> {
         .collect();
     let options = builder.definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
     types.push((("meta.k8s.io", "v1", "DeleteOptions"), options));
+    for kind in ["ListMeta", "Status"] {
+        let ty = builder.definition(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"));
+        types.push((("meta.k8s.io", "v1", kind), ty));
+    }
     types
 }
 

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use berth_api::object::GroupKey;
+use berth_api::object::group::RemainingGroup;
 use berth_engine::Outcome;
-use berth_rebalance::{Input, Move, Pending, PendingGroup, Placed, Plan, Request, RunningPod, plan};
+use berth_rebalance::{Input, Move, Pending, Placed, Plan, Request, RunningPod, plan};
 
 use crate::simulation::{Simulation, Unit};
 
@@ -37,9 +38,10 @@ impl Simulation {
     }
 
     /// What a group requires of these members, which have no node.
-    pub(crate) fn pending_group(&self, key: &GroupKey, members: &[usize]) -> PendingGroup {
+    pub(crate) fn pending_group(&self, key: &GroupKey, members: &[usize]) -> RemainingGroup {
         let pending: Vec<_> = members.iter().map(|member| self.own_group(*member)).collect();
-        PendingGroup::new(self.rules_of_group(key), &pending, &self.running_members(key), &self.cluster)
+        let (rules, running) = (self.rules_of_group(key), self.running_members(key));
+        self.cluster.remaining_group(key, rules.as_ref(), &pending, &running)
     }
 
     /// The same with these pending pods.

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES};
 use berth_client::WatchGroup;
-use berth_engine::Settings;
 use berth_input::policy::PolicySet;
-use berth_rules::PodRules;
+use berth_rules::{PodRules, RuleOptions};
 use tokio::sync::watch;
 
 use crate::answer::{Answer, Denial, ReviewError};
@@ -24,6 +23,7 @@ use crate::state::{State, StateAccess, cost, may_be_charged};
 /// Most requests need no state and take no lock. The others hold it for as long as one decision takes.
 pub struct AdmissionController {
     policy: Policy,
+    rule_options: RuleOptions,
     state: Option<Mutex<State>>,
     placement: watch::Sender<Arc<PolicySet>>,
     ledgers: Ledgers,
@@ -45,6 +45,10 @@ impl StateAccess for AdmissionController {
         self.check_listed(|source| POLICY_SOURCES.contains(&source))?;
         Ok(self.placement.borrow().clone())
     }
+
+    fn rule_options(&self) -> RuleOptions {
+        self.rule_options
+    }
 }
 
 /// What placement policies depend on.
@@ -57,27 +61,29 @@ impl AdmissionController {
     /// Decides by a policy alone. Rules that need the state of a cluster do not answer, and there are no placement
     /// policies.
     pub fn stateless(policy: Policy) -> Arc<AdmissionController> {
-        AdmissionController::new(policy, None, Vec::new())
+        AdmissionController::new(policy, RuleOptions::default(), None, Vec::new())
     }
 
     /// Decides by a policy and the state of a cluster, which is empty at first, and complete when all of `pending` are
     /// listed.
     pub fn stateful(
         policy: Policy,
-        settings: Settings,
+        options: RuleOptions,
         pending: Vec<&'static str>,
     ) -> Arc<AdmissionController> {
-        let state = State::new(&policy, settings);
-        AdmissionController::new(policy, Some(state), pending)
+        let state = State::new(&policy, options);
+        AdmissionController::new(policy, options, Some(state), pending)
     }
 
     pub(crate) fn new(
         policy: Policy,
+        rule_options: RuleOptions,
         state: Option<State>,
         pending: Vec<&'static str>,
     ) -> Arc<AdmissionController> {
         Arc::new(AdmissionController {
             policy,
+            rule_options,
             state: state.map(Mutex::new),
             placement: watch::Sender::default(),
             pending: watch::Sender::new(pending),
@@ -193,7 +199,8 @@ impl AdmissionController {
     /// Charges the pod of an allowed request to the placement quotas of its namespace.
     async fn charge(&self, request: &AdmissionRequest, mut answer: Answer) -> Result<Answer, ReviewError> {
         let pod = if self.policy.placement_quotas { pod_with_new_rules(request)? } else { None };
-        let Some(pod) = pod.filter(|pod| may_be_charged(pod, &PodRules::parse(pod, true))) else {
+        let Some(pod) = pod.filter(|pod| may_be_charged(pod, &PodRules::parse(pod, self.rule_options)))
+        else {
             return Ok(answer);
         };
         // An API server that sends objects without uid: the request's own replaces it until the pod is seen.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use berth_client::{WatchFailure, WatchGroup};
-use berth_engine::Settings;
 use berth_mirror::{Change, Mirror, MirrorOptions, Source};
+use berth_rules::RuleOptions;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
@@ -18,17 +18,13 @@ const SOURCES: [Source; 3] = [Source::Nodes, Source::Namespaces, Source::Pods];
 const EVENTS_AT_ONCE: usize = 256;
 
 impl AdmissionController {
-    /// Decides by a policy, the placement policies of a cluster and its state, which
+    /// Decides by a policy, the placement policies of a cluster and, if the policy needs it, its state, which
     /// [`AdmissionController::follow`] updates.
-    pub fn mirrored(policy: Policy) -> Arc<AdmissionController> {
-        let state = State::new(&policy, Settings::default());
-        let pending = [&SOURCES.map(Source::name)[..], &POLICY_SOURCES].concat();
-        AdmissionController::new(policy, Some(state), pending)
-    }
-
-    /// Decides by a policy and the placement policies of a cluster, which [`AdmissionController::follow`] updates.
-    pub fn following_policies(policy: Policy) -> Arc<AdmissionController> {
-        AdmissionController::new(policy, None, POLICY_SOURCES.to_vec())
+    pub fn mirrored(policy: Policy, options: RuleOptions) -> Arc<AdmissionController> {
+        let state = policy.needs_state().then(|| State::new(&policy, options));
+        let sources = state.iter().flat_map(|_| SOURCES.map(Source::name));
+        let pending = sources.chain(POLICY_SOURCES).collect();
+        AdmissionController::new(policy, options, state, pending)
     }
 
     /// Keeps the placement policies and, if the policy needs it, the state equal to those of a cluster, for as long as the

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use berth_api::object::Pod;
-use berth_rules::PodRules;
+use berth_rules::AdmittedPod;
 use berth_rules::admission::Operation;
 
 use crate::answer::{Answer, ReviewError};
@@ -125,10 +125,11 @@ fn validate_pods<K: StateAccess>(
     if !rules::changes_affinity(request, &pod)? {
         return Ok(found.into_answer());
     }
-    let parsed = PodRules::parse(&pod, true);
-    let attributes = PodAttributes { request, policy, pod: &pod, rules: &parsed, now };
+    let options = access.rule_options();
+    let pod = AdmittedPod::new(pod, options);
+    let attributes = PodAttributes { request, policy, pod: &pod, extensions: options.extensions, now };
     rules::check_pod(&attributes, access, &mut found)?;
-    let budget = policy.budget(&pod.metadata.namespace).filter(|_| !found.is_denied());
+    let budget = policy.budget(&pod.object.metadata.namespace).filter(|_| !found.is_denied());
     if let Some(budget) = budget {
         let limits = [
             (Rule::BlastRadius, &budget.blast_radius),

@@ -119,7 +119,8 @@ impl EventReporter {
         &mut self,
         remedy: &Remedy,
         workload: &Workload,
-        (until, now): (Option<Timestamp>, Timestamp),
+        until: Option<Timestamp>,
+        now: Timestamp,
         why: &str,
     ) {
         let held = format!("{}no feasible node: {why}", held_until(until, now));

@@ -136,7 +136,7 @@ impl Evictor {
     /// must not have the condition.
     async fn write_condition(&self, eviction: &Eviction) {
         let reason = if eviction.is_move { MOVED_REASON } else { CONDITION_REASON };
-        let body = condition(eviction, "DisruptionTarget", ("True", reason, &eviction.message));
+        let body = condition(eviction, "DisruptionTarget", "True", reason, &eviction.message);
         for _ in 0..CONDITION_ATTEMPTS {
             if !self.leadership.leads() {
                 return;
@@ -186,14 +186,10 @@ impl Eviction {
 }
 
 fn move_condition(eviction: &Eviction, status: &str, message: &str) -> Value {
-    condition(eviction, MOVE_CONDITION, (status, MOVED_REASON, message))
+    condition(eviction, MOVE_CONDITION, status, MOVED_REASON, message)
 }
 
-fn condition(
-    eviction: &Eviction,
-    condition_type: &str,
-    (status, reason, message): (&str, &str, &str),
-) -> Value {
+fn condition(eviction: &Eviction, condition_type: &str, status: &str, reason: &str, message: &str) -> Value {
     let condition = json!({
         "type": condition_type,
         "status": status,

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use crate::blocked::leave_out_blocked;
 use crate::options::{HoldOptions, HoldPeriod};
 use crate::pods::{HeldCondition, Pods, RunningPod};
+use crate::time::Time;
 
 const WRITES_AT_ONCE: usize = 8;
 /// After a write, until the API server shows it.
@@ -228,13 +229,15 @@ impl HeldPods {
         &mut self,
         pods: &Pods,
         ended: &[EndedHold],
-        now: (Instant, Timestamp),
+        now: Time,
     ) -> Option<Instant> {
         let mut wanted: Vec<(&str, &str, &str, Condition)> = Vec::new();
         for (uid, held) in &self.held {
             let HeldPod { namespace, name, since, .. } = held;
             let Some(pod) = pods.get(namespace, name).filter(|pod| *pod.uid == **uid) else { continue };
-            let Some((message, start, reason)) = self.wanted(pods, pod, held, now.1) else { continue };
+            let Some((message, start, reason)) = self.wanted(pods, pod, held, now.timestamp) else {
+                continue;
+            };
             let is_shown = |shown: &HeldCondition| {
                 shown.message.starts_with(&start) && shown.since.as_second() == since.as_second()
             };
@@ -244,10 +247,10 @@ impl HeldPods {
             }
         }
         for EndedHold { namespace, name, uid, why } in ended {
-            let condition = Condition::new(HELD_CONDITION, "False", "NotHeld", why, now.1);
+            let condition = Condition::new(HELD_CONDITION, "False", "NotHeld", why, now.timestamp);
             wanted.push((namespace, name, uid, condition));
         }
-        self.sent.retain(|_, sent| now.0 < sent.at + self.timeout);
+        self.sent.retain(|_, sent| now.instant < sent.at + self.timeout);
         while self.tasks.try_join_next().is_some() {}
         wanted.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
         for (namespace, name, uid, condition) in &wanted {
@@ -255,7 +258,7 @@ impl HeldPods {
             if is_sent || self.tasks.len() >= WRITES_AT_ONCE || !self.leadership.leads() {
                 continue;
             }
-            self.sent.insert((*uid).to_owned(), Sent { message: condition.message.clone(), at: now.0 });
+            self.sent.insert((*uid).to_owned(), Sent { message: condition.message.clone(), at: now.instant });
             let path = format!("{}/status", PODS.object_path(namespace, name));
             let body = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
             let content_type = "application/strategic-merge-patch+json";
@@ -267,7 +270,7 @@ impl HeldPods {
                 }
             });
         }
-        (!wanted.is_empty()).then(|| now.0 + LOOK_AGAIN)
+        (!wanted.is_empty()).then(|| now.instant + LOOK_AGAIN)
     }
 
     pub(crate) fn forget(&mut self, uid: &str) {

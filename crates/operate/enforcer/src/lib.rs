@@ -34,6 +34,7 @@ mod rebalance;
 mod reporter;
 mod status;
 mod task;
+mod time;
 mod violations;
 
 use berth_client::connect::Connection;

@@ -25,12 +25,12 @@ pub(crate) enum Completion {
         id: PodId,
         /// That of the binding.
         abandoned: Arc<AtomicBool>,
-        result: Result<VolumesWritten, VolumeWriteError>,
+        result: Result<VolumesWritten, WriteError>,
     },
     /// The claims after the requests.
     DevicesWritten {
         id: PodId,
-        result: Result<Vec<(NamespacedName, DeviceClaimState)>, DeviceWriteError>,
+        result: Result<Vec<(NamespacedName, DeviceClaimState)>, WriteError>,
     },
     /// What was written for a pod is taken back. With the versions of the claims that remain.
     DevicesRolledBack {
@@ -101,10 +101,10 @@ pub(crate) struct VolumesWritten {
     pub(crate) volumes: Vec<(String, VolumeState)>,
 }
 
-/// Why volumes are not being bound. What was written before stays.
+/// Why volumes or claims of devices are not being bound. What was written before stays for volumes, and is taken back for devices.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum VolumeWriteError {
-    /// The node was deleted, or this process lost the leadership.
+pub(crate) enum WriteError {
+    /// The attempt was abandoned, or this process lost the leadership.
     #[error("not sent")]
     NotSent,
     /// A request failed, or an object has changed since the decision.
@@ -112,21 +112,10 @@ pub(crate) enum VolumeWriteError {
     Failed(String),
 }
 
-impl From<CallError> for VolumeWriteError {
+impl From<CallError> for WriteError {
     fn from(error: CallError) -> Self {
-        VolumeWriteError::Failed(error.message())
+        WriteError::Failed(error.message())
     }
-}
-
-/// Why claims of devices are not being bound. What was written before is taken back.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DeviceWriteError {
-    /// The attempt was abandoned, or this process lost the leadership.
-    #[error("not sent")]
-    NotSent,
-    /// A request failed, or a claim has changed since the decision.
-    #[error("{0}")]
-    Failed(String),
 }
 
 /// Victims to be evicted for a pod.

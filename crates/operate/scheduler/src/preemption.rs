@@ -13,12 +13,12 @@ use crate::context::Context;
 use crate::queue::PodId;
 
 /// Preempts for an unschedulable pod: nominates it to a node, and evicts its victims there or, if its profile says so, on several
-/// nodes. Returns the message of the
-/// attempt with the result. `of_claims`: what another plugin says in PostFilter if nothing helps; `group`: the PodGroup of the pod.
+/// nodes. Returns the message of the attempt with the result. `of_claims`: what another plugin says in PostFilter if nothing helps; `group`: the PodGroup of the pod.
 pub(crate) fn preempt(
     context: &mut Context,
     id: PodId,
-    (message, of_claims): (String, &str),
+    message: String,
+    of_claims: &str,
     group: Option<ObjectReference>,
     period: Duration,
 ) -> String {
@@ -53,7 +53,7 @@ pub(crate) fn preempt(
         None => message,
     };
     match preemption {
-        Preemption::Victims(victims) => evict(context, (id, group), victims, began),
+        Preemption::Victims(victims) => evict(context, id, group, victims, began),
         // While victims of this pod terminate, its nomination stays. It is decided again when those that other attempts
         // evict from its node are gone.
         Preemption::NotEligible(NotEligible::VictimsTerminating) => queued.preemption = Some(Vec::new()),
@@ -65,7 +65,8 @@ pub(crate) fn preempt(
 
 fn evict(
     context: &mut Context,
-    (id, group): (PodId, Option<ObjectReference>),
+    id: PodId,
+    group: Option<ObjectReference>,
     victims: Victims,
     chosen_at: Instant,
 ) {

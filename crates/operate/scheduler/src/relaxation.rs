@@ -83,7 +83,8 @@ impl Relaxation {
     pub(crate) fn decide_group(
         &mut self,
         context: &mut Context,
-        (name, ids): (&str, &[PodId]),
+        name: &str,
+        ids: &[PodId],
         group: &Group<'_>,
         outcome: GroupOutcome,
         before: Vec<Option<RelaxedPod>>,

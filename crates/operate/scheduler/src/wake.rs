@@ -183,7 +183,8 @@ fn in_turns<T>(mut helped: Vec<(Option<Instant>, T)>) -> (Vec<T>, Vec<T>) {
 pub(crate) fn add_unschedulable(
     context: &mut Context,
     groups: &PodGroups,
-    (id, key): (PodId, &GroupKey),
+    id: PodId,
+    key: &GroupKey,
     failure: &GroupFailure,
     now: Instant,
 ) {

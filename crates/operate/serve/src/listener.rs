@@ -205,7 +205,7 @@ async fn http(
         .max_header_list_size(HEADER_BYTES)
         .keep_alive_interval(Duration::from_secs(60))
         .keep_alive_timeout(Duration::from_secs(30));
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let (mut stopping, mut checked) = (false, false);
     loop {

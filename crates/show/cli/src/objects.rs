@@ -41,13 +41,15 @@ pub struct Found {
 
 impl Found {
     /// Namespace and name of the pod that shows best what happens to all: the last pending pod, else the first. Of pods that are created
-    /// one after the other, it is the one that the others wait for: if it is not created yet, all other pods are placed now (`true`).
+    /// one after the other, it is the one that the others wait for: if it is not created yet, all other pods are placed now (`true`). Of
+    /// pods that have their nodes, it is the last that is unplaced.
     pub fn pod_to_explain(&self, simulation: &mut Simulation) -> Result<(String, String, bool), CliError> {
         let is_not_created = |simulation: &Simulation, i: usize| {
             simulation.pods()[i].is_unadmitted(UnadmittedState::NotCreated)
         };
         let (mut waits_for, mut is_placed) = (None, false);
-        if self.pods.iter().any(|i| is_not_created(simulation, *i)) {
+        let has_own_node = |i: &usize| simulation.pods()[*i].pod.belongs_to_node();
+        if self.pods.iter().any(|i| has_own_node(i) || is_not_created(simulation, *i)) {
             let before = simulation.clone();
             simulation.run(|_, _| ());
             waits_for = self.pods.iter().copied().rfind(|i| simulation.pods()[*i].is_unplaced());

@@ -1,5 +1,6 @@
 //! What the pages show.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ impl State {
         let (mut inventory, mut parts) = (inventory, SharedParts::default());
         inventory.pods.iter_mut().for_each(|entry| parts.share(&mut entry.object));
         inventory.nodes.iter_mut().for_each(|entry| parts.share_node(&mut entry.object));
-        let simulation = Simulation::as_is(inventory.clone(), options.clone())?;
+        let simulation = Simulation::as_is(Cow::Borrowed(&inventory), options.clone())?;
         let pods = inventory.pods.iter().filter_map(|entry| entry.object.metadata.creation_timestamp);
         let nodes = inventory.nodes.iter().filter_map(|entry| entry.object.metadata.creation_timestamp);
         let newest = pods.chain(nodes).max().unwrap_or_default();

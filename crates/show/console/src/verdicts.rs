@@ -236,6 +236,8 @@ fn domain(verdict: &Verdict) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use berth_input::inventory::Inventory;
     use berth_simulate::SimulationOptions;
 
@@ -243,7 +245,7 @@ mod tests {
 
     fn said(text: &str, pod: &str) -> String {
         let inventory = Inventory::from_text(text).unwrap();
-        let mut simulation = Simulation::as_is(inventory, SimulationOptions::default()).unwrap();
+        let mut simulation = Simulation::as_is(Cow::Owned(inventory), SimulationOptions::default()).unwrap();
         let explained = simulation.explain("default", pod, None).unwrap();
         sentence(&groups(&simulation, &explained.explanation), explained.explanation.n_nodes)
     }

@@ -44,7 +44,7 @@ pub async fn bind(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -
         ] {
             let wanted = binding["metadata"][field].as_str().unwrap_or_default();
             if !wanted.is_empty() && wanted != is {
-                return Err(Status::precondition(pods, (namespace, &name), what, wanted, &is));
+                return Err(Status::precondition(pods, namespace, &name, what, wanted, &is));
             }
         }
         set_node(&mut pod, &binding, &node)

@@ -12,7 +12,7 @@ use futures::Stream;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 /// Responses are sent in pieces of about this size.
-const CHUNK_BYTES: usize = 64 * 1024;
+pub const CHUNK_BYTES: usize = 64 * 1024;
 /// Responses of this size or more are compressed for clients that accept it, as by kube-apiserver.
 const COMPRESSED_FROM: usize = 128 * 1024;
 /// kube-apiserver's: the fastest.
@@ -30,8 +30,22 @@ pub enum Body {
 /// The pieces of a long body.
 pub type Chunks = Box<dyn Iterator<Item = Bytes> + Send>;
 
-/// A list: `head` is the text before the first item, `]}` follows the last. Items are written when their turn comes.
-pub fn list<T, I, W>(head: String, items: I, write: W) -> Body
+/// What is around the items of a list.
+pub struct Around {
+    pub head: Vec<u8>,
+    pub between: &'static [u8],
+    pub tail: Vec<u8>,
+}
+
+impl Around {
+    /// `head` is the text before the first item.
+    pub fn json(head: String) -> Around {
+        Around { head: head.into_bytes(), between: b",", tail: b"]}\n".to_vec() }
+    }
+}
+
+/// A list. Items are written when their turn comes.
+pub fn list<T, I, W>(around: Around, items: I, write: W) -> Body
 where
     I: IntoIterator<Item = T, IntoIter: ExactSizeIterator + Send + 'static>,
     W: FnMut(&T, &mut Vec<u8>) + Send + 'static,
@@ -39,7 +53,7 @@ where
 {
     let items = items.into_iter();
     let held = items.len() * size_of::<T>() + COMPRESSED_FROM;
-    let mut chunks = List { head: head.into_bytes(), items, write, is_first: true, ended: false };
+    let mut chunks = List { around, items, write, is_first: true, ended: false };
     let mut start = Vec::new();
     while start.len() < COMPRESSED_FROM {
         match chunks.next() {
@@ -51,7 +65,7 @@ where
 }
 
 struct List<I, W> {
-    head: Vec<u8>,
+    around: Around,
     items: I,
     write: W,
     is_first: bool,
@@ -65,17 +79,17 @@ impl<T, I: Iterator<Item = T>, W: FnMut(&T, &mut Vec<u8>)> Iterator for List<I, 
         if self.ended {
             return None;
         }
-        let mut chunk = std::mem::take(&mut self.head);
+        let mut chunk = std::mem::take(&mut self.around.head);
         while chunk.len() < CHUNK_BYTES && !self.ended {
             match self.items.next() {
                 Some(item) => {
                     if !std::mem::take(&mut self.is_first) {
-                        chunk.push(b',');
+                        chunk.extend_from_slice(self.around.between);
                     }
                     (self.write)(&item, &mut chunk);
                 }
                 None => {
-                    chunk.extend_from_slice(b"]}\n");
+                    chunk.append(&mut self.around.tail);
                     self.ended = true;
                 }
             }
@@ -105,6 +119,15 @@ impl Iterator for Gzip {
                 return Some(std::mem::take(encoder.get_mut()).into());
             }
         }
+    }
+}
+
+/// Pieces that have been made already.
+pub fn pieces(pieces: Vec<Vec<u8>>) -> Body {
+    let held = pieces.iter().map(Vec::len).sum();
+    match held {
+        ..COMPRESSED_FROM => Body::Full(pieces.concat().into()),
+        _ => Body::Chunks(Box::new(pieces.into_iter().map(Bytes::from)), held),
     }
 }
 
@@ -178,7 +201,7 @@ mod tests {
     async fn lists_are_whole_in_one_piece_in_chunks_and_compressed() {
         for n in [0_usize, 1, 2, 50_000] {
             let made = || {
-                list("{\"items\":[".to_owned(), 0..n, |i, out| {
+                list(Around::json("{\"items\":[".to_owned()), 0..n, |i, out| {
                     out.extend_from_slice(format!("{{\"i\":{i}}}").as_bytes());
                 })
             };
@@ -207,7 +230,7 @@ mod tests {
     fn items_are_written_when_their_turn_comes() {
         let n_written = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let counted = n_written.clone();
-        let Body::Chunks(mut chunks, _) = list(String::new(), 0..1000, move |_, out| {
+        let Body::Chunks(mut chunks, _) = list(Around::json(String::new()), 0..1000, move |_, out| {
             counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             out.resize(out.len() + 10_000, b'1');
         }) else {

@@ -1,12 +1,12 @@
 //! Deletion of a collection: one object after another, each as by itself.
 
-use http::StatusCode;
+use serde_json::json;
 
 use super::api::Api;
 use super::object::stored;
 use super::reply::Reply;
 use super::write::{WriteRequest, Written};
-use super::{body, convert, read_options};
+use super::{list, read_options};
 use crate::request::{ApiRequest, ApiResult, Reason, RequestInfo};
 
 /// Answers the deletion of all selected objects.
@@ -32,12 +32,5 @@ pub async fn delete_collection(
             Err(status) => return Err(status),
         }
     }
-    let head = format!(
-        r#"{{"kind":"{}","apiVersion":"{}","metadata":{{"resourceVersion":"{revision}"}},"items":["#,
-        info.resource.list_kind(),
-        info.resource.api_version()
-    );
-    let items = convert::Items::new(info.resource);
-    let body = body::list(head, deleted, move |object, out| items.write(object, out));
-    Ok(Reply::json(StatusCode::OK, body))
+    list::answer(request, &json!({"resourceVersion": revision.to_string()}), deleted)
 }

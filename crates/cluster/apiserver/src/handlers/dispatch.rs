@@ -5,7 +5,7 @@ use berth_schema::resource::{NODE_METRICS, POD_METRICS, Storage};
 use super::api::Api;
 use super::reply::Reply;
 use super::{binding, delete_collection, eviction, list, log, metrics, object, review, scale, token, write};
-use crate::request::{ApiRequest, ApiResult, Status, Verb};
+use crate::request::{ApiRequest, ApiResult, MediaType, Status, Verb};
 
 /// Answers a request for objects; watches are answered elsewhere.
 ///
@@ -14,7 +14,7 @@ use crate::request::{ApiRequest, ApiResult, Status, Verb};
 pub async fn handle(api: &Api, request: ApiRequest) -> ApiResult<Reply> {
     let mut warnings = Vec::new();
     match answer(api, &request, &mut warnings).await {
-        Ok(reply) => Ok(reply.with_warnings(warnings)),
+        Ok(reply) => Ok(reply.in_media_type(MediaType::preferred(&request.headers)).with_warnings(warnings)),
         Err(status) => Err(status.with_warnings(warnings)),
     }
 }

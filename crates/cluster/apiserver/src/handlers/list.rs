@@ -1,20 +1,27 @@
 //! Lists: all at once, or page by page at the version of the first page.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use berth_schema::protobuf;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::api::Api;
+use super::body::{Around, CHUNK_BYTES};
 use super::object::stored;
 use super::read_options::{filter, include_object, resource_version, too_large};
-use super::reply::Reply;
+use super::reply::{Reply, yaml};
 use super::{body, convert};
 use crate::kinds;
-use crate::request::{ApiRequest, ApiResult, Cause, Form, Query, RequestInfo, Status, choose, wrong_form};
-use crate::store::{Filter, Page, Position};
+use crate::request::{
+    ApiRequest, ApiResult, Cause, Form, MediaType, Query, RequestInfo, Status, choose, not_acceptable,
+    wrong_form,
+};
+use crate::store::{Filter, Object, Page, Position};
 use crate::table;
 
 /// Continue token: where a list goes on, in kube-apiserver's form.
@@ -121,8 +128,7 @@ fn too_old(token: Continue) -> Box<Status> {
 pub fn list(api: &Api, request: &ApiRequest) -> ApiResult<Reply> {
     let (info, query) = (&request.info, &request.query);
     let resource = info.resource;
-    let form = choose(&request.headers)?;
-    let include = include_object(query)?;
+    let (form, _) = choose(&request.headers, resource)?;
     let filter = filter(&api.store, info, query)?;
     let (page, next) = page(api, info, query, &filter, form)?;
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
@@ -134,30 +140,84 @@ pub fn list(api: &Api, request: &ApiRequest) -> ApiResult<Reply> {
     } else if resource.custom.is_some() && form == Form::Plain {
         metadata["continue"] = "".into();
     }
-    let head = |kind: &str, api_version: &str| {
-        format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#)
-    };
-    let objects = page.objects;
-    let body = match form {
+    answer(request, &metadata, page.objects)
+}
+
+/// A list in the form and the media type that the client accepts.
+pub fn answer(request: &ApiRequest, metadata: &Value, objects: Vec<Arc<Object>>) -> ApiResult<Reply> {
+    let resource = request.info.resource;
+    let (form, media_type) = choose(&request.headers, resource)?;
+    let include = include_object(&request.query)?;
+    let (api_version, kind) = match form {
         Form::PartialMetadata => return Err(wrong_form(resource, true)),
-        Form::PartialMetadataList => {
-            let head = head("PartialObjectMetadataList", "meta.k8s.io/v1");
-            body::list(head, objects, |object, out| object.write_partial(out))
-        }
-        Form::Table => {
+        Form::PartialMetadataList => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata"),
+        Form::Plain | Form::Table => (resource.api_version(), resource.kind),
+    };
+    let list_kind = if form == Form::Plain { resource.list_kind() } else { format!("{kind}List") };
+    let items = convert::Items::new(resource);
+    let write = move |object: &Object, out: &mut Vec<u8>| match form {
+        Form::Plain => items.write(object, out),
+        _ => object.write_partial(out),
+    };
+    let body = match media_type {
+        MediaType::Json if form == Form::Table => {
             let (columns, now) = (kinds::columns(resource), Timestamp::now());
-            body::list(table::head(columns, &metadata), objects, move |object, out| {
+            let around = Around::json(table::head(columns, metadata));
+            body::list(around, objects, move |object, out| {
                 let included = convert::included(resource, object, include);
                 table::write_row(out, columns, &convert::row_value(resource, object), &included, now);
             })
         }
-        Form::Plain => {
-            let head = head(&resource.list_kind(), &resource.api_version());
-            let items = convert::Items::new(resource);
-            body::list(head, objects, move |object, out| items.write(object, out))
+        MediaType::Json => {
+            let head = format!(
+                r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#
+            );
+            body::list(Around::json(head), objects, move |object, out| write(object, out))
+        }
+        MediaType::Yaml => {
+            let items = if objects.is_empty() { "items: []" } else { "items:" };
+            let tail = json!({"kind": list_kind, "metadata": metadata}).to_string();
+            let around = Around {
+                head: format!("apiVersion: {api_version}\n{items}\n").into_bytes(),
+                between: b"",
+                tail: yaml(tail.as_bytes()).unwrap_or_default(),
+            };
+            body::list(around, objects, move |object, out| write_yaml_item(&write, object, out))
+        }
+        MediaType::Protobuf => {
+            let mut pieces = vec![Vec::new()];
+            for object in &objects {
+                let json =
+                    if form == Form::Plain { convert::shown(resource, object) } else { object.partial() };
+                if pieces.last().is_none_or(|piece: &Vec<u8>| piece.len() >= CHUNK_BYTES) {
+                    pieces.push(Vec::new());
+                }
+                if let Some(piece) = pieces.last_mut() {
+                    protobuf::push_item(&api_version, kind, &json, piece).ok_or_else(not_acceptable)?;
+                }
+            }
+            let n_bytes = pieces.iter().map(Vec::len).sum();
+            let head = protobuf::list_head(&api_version, &list_kind, &metadata.to_string(), n_bytes);
+            pieces.insert(0, head.ok_or_else(not_acceptable)?);
+            body::pieces(pieces)
         }
     };
-    Ok(Reply::json(StatusCode::OK, body))
+    let content_type = media_type.content_type();
+    Ok(Reply { content_type, ..Reply::json(StatusCode::OK, body) })
+}
+
+/// An item of a list in YAML, indented.
+fn write_yaml_item(write: impl Fn(&Object, &mut Vec<u8>), object: &Object, out: &mut Vec<u8>) {
+    let mut json = Vec::new();
+    write(object, &mut json);
+    let text = yaml(&json).unwrap_or_default();
+    let mut indent = &b"- "[..];
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        if line != b"\n" {
+            out.extend_from_slice(std::mem::replace(&mut indent, b"  "));
+        }
+        out.extend_from_slice(line);
+    }
 }
 
 /// The page that a request asks for, and where the list goes on after it.

@@ -34,4 +34,4 @@ pub use decode::media_type;
 pub use dispatch::handle;
 pub use eviction::compile_budgets;
 pub use reply::Reply;
-pub use watch::watch;
+pub use watch::{PROTOBUF_WATCH, watch};

@@ -39,7 +39,7 @@ pub fn get(api: &Api, request: &ApiRequest) -> ApiResult<Reply> {
 /// An object in the form the client accepts.
 pub fn answer_object(request: &ApiRequest, code: StatusCode, object: &Object) -> ApiResult<Reply> {
     let resource = request.info.resource;
-    let bytes = match choose(&request.headers)? {
+    let bytes = match choose(&request.headers, resource)?.0 {
         Form::Plain => convert::shown(resource, object),
         Form::PartialMetadata => object.partial(),
         Form::PartialMetadataList => return Err(wrong_form(resource, false)),

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
+use berth_schema::protobuf;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
 use super::body::Body;
-use crate::request::Status;
+use crate::request::{MediaType, Status};
 
 pub struct Reply {
     pub code: StatusCode,
@@ -18,7 +19,6 @@ pub struct Reply {
     pub retry_after: u32,
 }
 
-const JSON: &str = "application/json";
 /// Warnings may have this many characters together, as in kube-apiserver. If they have more, each is cut, and those
 /// beyond the limit are not sent.
 const MAX_WARNING_CHARS: usize = 4096;
@@ -27,7 +27,13 @@ const CUT_WARNING_CHARS: usize = 256;
 
 impl Reply {
     pub fn json(code: StatusCode, body: Body) -> Reply {
-        Reply { code, body, content_type: JSON, warnings: Vec::new(), retry_after: 0 }
+        Reply {
+            code,
+            body,
+            content_type: MediaType::Json.content_type(),
+            warnings: Vec::new(),
+            retry_after: 0,
+        }
     }
 
     pub fn object(code: StatusCode, bytes: Bytes) -> Reply {
@@ -44,6 +50,24 @@ impl Reply {
 
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Reply {
         self.warnings = warnings;
+        self
+    }
+
+    /// The reply with a whole JSON body in another media type, unless the object has no such form.
+    pub fn in_media_type(mut self, media_type: MediaType) -> Reply {
+        let Body::Full(json) = &self.body else { return self };
+        if self.content_type != MediaType::Json.content_type() {
+            return self;
+        }
+        let encoded = match media_type {
+            MediaType::Json => None,
+            MediaType::Yaml => yaml(json),
+            MediaType::Protobuf => protobuf::encode(json),
+        };
+        if let Some(encoded) = encoded {
+            self.body = Body::Full(encoded.into());
+            self.content_type = media_type.content_type();
+        }
         self
     }
 
@@ -78,6 +102,14 @@ impl From<Box<Status>> for Reply {
         reply.warnings = status.warnings;
         reply
     }
+}
+
+/// A JSON text as YAML.
+pub fn yaml(json: &[u8]) -> Option<Vec<u8>> {
+    let mut value: Value = serde_json::from_slice(json).ok()?;
+    // As kube-apiserver writes them.
+    value.sort_all_objects();
+    serde_saphyr::to_string(&value).ok().map(String::into_bytes)
 }
 
 /// The warnings that are sent, each once.

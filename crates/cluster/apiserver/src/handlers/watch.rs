@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_schema::protobuf;
 use berth_schema::resource::Resource;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
@@ -18,10 +19,14 @@ use super::object::stored;
 use super::reply::Reply;
 use super::{convert, read_options};
 use crate::kinds;
-use crate::request::{ApiResult, Cause, Form, Query, Reason, RequestInfo, Status, choose};
+use crate::request::{
+    ApiResult, Cause, Form, MediaType, Query, Reason, RequestInfo, Status, choose, not_acceptable,
+};
 use crate::store::{Event, EventType, Filter, Object, Store, write_frame};
 use crate::table::{self, IncludeObject};
 
+/// The content type of a watch whose events are messages with their length before them.
+pub const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// The longest and the default duration of a watch.
 const MAX_DURATION: Duration = Duration::from_secs(3600);
@@ -37,7 +42,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Answers a watch. The number is the bytes of its selector, which it holds as long as it is open.
 pub fn watch(api: &Api, info: &RequestInfo, query: &Query, headers: &HeaderMap) -> ApiResult<(Reply, usize)> {
     let resource = stored(info)?;
-    let form = choose(headers)?;
+    let (form, media_type) = choose(headers, info.resource)?;
+    if media_type == MediaType::Yaml {
+        return Err(not_acceptable());
+    }
     let include = read_options::include_object(query)?;
     let filter = read_options::filter(&api.store, info, query)?;
     let selector_bytes = filter.size();
@@ -77,6 +85,7 @@ pub fn watch(api: &Api, info: &RequestInfo, query: &Query, headers: &HeaderMap) 
         shown: info.resource,
         stored: resource,
         form,
+        media_type,
         include,
         has_columns: false,
         filter,
@@ -95,7 +104,12 @@ pub fn watch(api: &Api, info: &RequestInfo, query: &Query, headers: &HeaderMap) 
         let chunk = watcher.next().await?;
         Some((chunk, watcher))
     });
-    Ok((Reply::json(StatusCode::OK, Body::Stream(Box::pin(stream), held)), selector_bytes))
+    let content_type = match media_type {
+        MediaType::Protobuf => PROTOBUF_WATCH,
+        other => other.content_type(),
+    };
+    let body = Body::Stream(Box::pin(stream), held);
+    Ok((Reply { content_type, ..Reply::json(StatusCode::OK, body) }, selector_bytes))
 }
 
 fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> ApiResult {
@@ -130,6 +144,7 @@ struct Watcher {
     shown: &'static Resource,
     stored: &'static Resource,
     form: Form,
+    media_type: MediaType,
     /// The part of the object that table rows include.
     include: IncludeObject,
     /// Whether the columns of the table have been described.
@@ -179,7 +194,8 @@ impl Watcher {
             match self.store.events_for(self.stored, &self.filter, self.position, batch) {
                 Err(error) => {
                     self.ended = true;
-                    return Some(error_frame(&Status::expired(error.to_string())));
+                    let status = Status::expired(error.to_string()).to_value();
+                    return Some(self.line("ERROR", status.to_string().as_bytes()));
                 }
                 Ok((position, events)) => {
                     let n_events = events.len();
@@ -270,6 +286,13 @@ impl Watcher {
     }
 
     fn write(&mut self, chunk: &mut BytesMut, event_type: EventType, object: &Object) {
+        if self.media_type == MediaType::Protobuf {
+            let json = match self.form {
+                Form::Plain => convert::shown(self.shown, object),
+                _ => object.partial(),
+            };
+            return chunk.put(self.line(event_type.as_str(), &json));
+        }
         match self.form {
             Form::PartialMetadata | Form::PartialMetadataList => {
                 write_frame(chunk, event_type, |out| object.write_partial(out))
@@ -307,9 +330,9 @@ impl Watcher {
             json!({"kind": self.shown.kind, "apiVersion": self.shown.api_version(), "metadata": metadata});
         match self.form {
             Form::PartialMetadata | Form::PartialMetadataList => {
-                return line("BOOKMARK", &partial.to_string());
+                return self.line("BOOKMARK", partial.to_string().as_bytes());
             }
-            Form::Plain => return line("BOOKMARK", &bookmark.to_string()),
+            Form::Plain => return self.line("BOOKMARK", bookmark.to_string().as_bytes()),
             Form::Table => {}
         }
         let included = match self.include {
@@ -319,14 +342,17 @@ impl Watcher {
         };
         let table =
             table::table(kinds::columns(self.shown), &bookmark, included.as_bytes(), false, Timestamp::now());
-        line("BOOKMARK", &String::from_utf8_lossy(&table))
+        self.line("BOOKMARK", &table)
     }
-}
 
-fn error_frame(status: &Status) -> Bytes {
-    line("ERROR", &status.to_value().to_string())
-}
-
-fn line(event_type: &str, object: &str) -> Bytes {
-    Bytes::from(format!("{{\"type\":\"{event_type}\",\"object\":{object}}}\n"))
+    /// An event around an object's JSON, in the watch's media type.
+    fn line(&self, event_type: &str, object: &[u8]) -> Bytes {
+        match self.media_type {
+            MediaType::Protobuf => {
+                let object = protobuf::encode(object);
+                object.map(|object| protobuf::watch_frame(event_type, &object).into()).unwrap_or_default()
+            }
+            _ => [br#"{"type":""#, event_type.as_bytes(), br#"","object":"#, object, b"}\n"].concat().into(),
+        }
+    }
 }

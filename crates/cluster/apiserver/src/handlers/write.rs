@@ -340,7 +340,7 @@ impl<'r> WriteRequest<'r> {
         let RequestInfo { verb, resource, namespace, name, .. } = &self.target;
         let (uid, sent_uid) = (metadata::uid(old), metadata::uid(new));
         if !sent_uid.is_empty() && sent_uid != uid {
-            return Err(Status::precondition(resource, (namespace, name), "UID", sent_uid, uid));
+            return Err(Status::precondition(resource, namespace, name, "UID", sent_uid, uid));
         }
         match new["metadata"]["resourceVersion"].as_str().unwrap_or_default() {
             "" | "0"

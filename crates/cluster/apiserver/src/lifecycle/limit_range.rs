@@ -3,8 +3,8 @@
 
 use std::sync::OnceLock;
 
-use berth_api::object::LimitRange;
 use berth_api::object::volume::PersistentVolumeClaim;
+use berth_api::object::{Container, LimitRange, Pod, PodSpec, ResourceRequirements};
 use berth_api::read::from_value;
 use berth_control::limits;
 use berth_schema::resource::{LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS, Resource};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::kinds::write_resources;
 use crate::request::{ApiResult, Status};
-use crate::strategy::fields::{object, text, typed_pod};
+use crate::strategy::fields::{items, object, text, typed_pod};
 use crate::strategy::{Context, metadata};
 
 /// The limit ranges of the namespace of an object, in the order of their names.
@@ -31,13 +31,32 @@ pub(super) fn set_defaults(context: &Context<'_>, resource: &Resource, pod: &mut
         return;
     }
     // What cannot be read is refused when it is validated.
-    let Ok(mut typed) = typed_pod(pod) else { return };
-    if let Some(report) = limits::set_defaults(&ranges, &mut typed) {
-        write_resources(&mut pod["spec"], &typed.spec);
+    let containers = ["containers", "initContainers"].map(|list| with_resources(&pod["spec"], list));
+    let [Some(containers), Some(init_containers)] = containers else { return };
+    let mut outline = Pod::default();
+    *outline.spec = PodSpec {
+        containers: containers.into(),
+        init_containers: init_containers.into(),
+        ..PodSpec::default()
+    };
+    if let Some(report) = limits::set_defaults(&ranges, &mut outline) {
+        write_resources(&mut pod["spec"], &outline.spec);
         if let Some(annotations) = object(&mut pod["metadata"], "annotations") {
             annotations.insert(limits::ANNOTATION.to_owned(), report.into());
         }
     }
+}
+
+/// The containers of a list, with nothing but their names and resources: no more of the pod is read before webhooks have seen it.
+fn with_resources(spec: &Value, list: &str) -> Option<Vec<Container>> {
+    let container = |raw: &Value| {
+        let resources = match &raw["resources"] {
+            Value::Null => ResourceRequirements::default(),
+            resources => from_value(resources).ok()?,
+        };
+        Some(Container { name: text(raw, "/name").to_owned(), resources, ..Container::default() })
+    };
+    items(spec, list).iter().map(container).collect()
 }
 
 /// Refuses a pod or a claim beyond the limits of its namespace.

@@ -10,7 +10,7 @@ mod route;
 pub mod status;
 mod user;
 
-pub use accept::{Form, accepts_gzip, choose, wrong_form};
+pub use accept::{Form, MediaType, accepts_gzip, choose, not_acceptable, wrong_form};
 pub use api_request::{ApiRequest, MAX_BODY_BYTES};
 pub use attributes::{Attributes, refusal};
 #[cfg(test)]

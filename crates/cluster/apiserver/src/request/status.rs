@@ -210,7 +210,8 @@ impl Status {
     /// under which key it stores the object.
     pub fn precondition(
         resource: &Resource,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         what: &str,
         wanted: &str,
         is: &str,

@@ -15,6 +15,7 @@ mod service;
 mod start;
 mod state;
 mod throttle;
+mod websocket;
 
 pub use credentials::CredentialsError;
 pub use in_process::InProcessServer;

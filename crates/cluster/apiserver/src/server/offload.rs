@@ -15,7 +15,7 @@ use super::fairness::Queue;
 use super::throttle::too_many;
 use crate::authz::RBAC_GROUP;
 use crate::handlers::media_type;
-use crate::request::{ApiRequest, ApiResult, MASTERS, Query, Status, User, Verb};
+use crate::request::{ApiRequest, ApiResult, MASTERS, MediaType, Query, Status, User, Verb};
 use crate::store::{Filter, Store};
 
 /// Requests with a body or a stored object above this size are heavy, and writes beside more than this of what they have to
@@ -23,6 +23,8 @@ use crate::store::{Filter, Store};
 const HEAVY_BYTES: usize = 64 << 10;
 /// Lists, watches and deletions with selectors above this size are heavy.
 const HEAVY_SELECTOR: usize = 1 << 10;
+/// Lists of collections with more objects are heavy when they are not sent as they are stored, in JSON.
+const HEAVY_LIST: usize = 100;
 /// The shortest operation of a JSON patch that copies the whole object into itself.
 const COPY_BYTES: usize = r#"{"op":"copy","from":"","path":"/a"},"#.len();
 /// Heavy requests that are worked on at once: some for each thread, as they also wait for the disk. More requests wait: a
@@ -104,7 +106,12 @@ pub fn is_heavy(store: &Store, request: &ApiRequest) -> bool {
     let ApiRequest { info, query, body, .. } = request;
     let resource = info.resource;
     if !info.verb.is_mutating() {
-        return is_heavy_selector(query);
+        let is_converted = || {
+            let stored = resource.stored().filter(|_| info.verb == Verb::List);
+            MediaType::preferred(&request.headers) != MediaType::Json
+                && stored.is_some_and(|stored| store.count(stored) > HEAVY_LIST)
+        };
+        return is_heavy_selector(query) || is_converted();
     }
     let stored = || {
         let stored = resource.stored().filter(|_| !info.name.is_empty());

@@ -22,12 +22,13 @@ use super::paths;
 use super::sending::{Held, ResponseBody};
 use super::state::State;
 use super::throttle::too_many;
+use super::websocket::WebSocket;
 use crate::authz::Authorizer;
 use crate::custom;
-use crate::handlers::{self, Body, Reply};
+use crate::handlers::{self, Body, PROTOBUF_WATCH, Reply};
 use crate::request::{
-    ApiRequest, ApiResult, Attributes, MASTERS, Query, Reason, RequestInfo, Route, Status, UnknownResource,
-    User, Verb, accepts_gzip, refusal, route,
+    ApiRequest, ApiResult, Attributes, MASTERS, MediaType, Query, Reason, RequestInfo, Route, Status,
+    UnknownResource, User, Verb, accepts_gzip, refusal, route,
 };
 
 /// What is known of a request, and what it holds until its response has been sent.
@@ -43,11 +44,13 @@ struct Exchange {
 const SMALL_RESPONSE: usize = 64 * 1024;
 
 /// Answers a request. Never fails: every error becomes a `Status`.
-pub async fn serve<B: RequestBody>(state: Arc<State>, request: Request<B>) -> Response<ResponseBody> {
+pub async fn serve<B: RequestBody>(state: Arc<State>, mut request: Request<B>) -> Response<ResponseBody> {
     let begun = Instant::now();
     let head = request.method() == Method::HEAD;
     let compresses = !head && accepts_gzip(request.headers());
+    let media_type = MediaType::preferred(request.headers());
     let connection = request.extensions().get::<Connection>().map(|connection| connection.0.clone());
+    let websocket = WebSocket::requested(&mut request);
     let waits_to_send = request.headers().contains_key(header::EXPECT);
     let (parts, body) = request.into_parts();
     let is_http1 = parts.version < Version::HTTP_2;
@@ -56,7 +59,7 @@ pub async fn serve<B: RequestBody>(state: Arc<State>, request: Request<B>) -> Re
     let answered = answer(&state, parts, &mut body, &mut exchange);
     let mut reply = match AssertUnwindSafe(answered).catch_unwind().await {
         Ok(Ok(reply)) => reply,
-        Ok(Err(status)) => Reply::from(status),
+        Ok(Err(status)) => Reply::from(status).in_media_type(media_type),
         Err(_) => {
             tracing::error!(info = ?exchange.info, "a handler panicked");
             Reply::from(Status::internal("the request could not be completed"))
@@ -68,7 +71,8 @@ pub async fn serve<B: RequestBody>(state: Arc<State>, request: Request<B>) -> Re
     if head {
         *response.body_mut() = Body::Full(Bytes::new());
     }
-    let mut memory = state.throttle.response_memory(&user.unwrap_or_else(|| Arc::new(User::anonymous())));
+    let user = user.unwrap_or_else(|| Arc::new(User::anonymous()));
+    let mut memory = state.throttle.response_memory(&user);
     let n_bytes = response.body().held_bytes();
     if n_bytes <= SMALL_RESPONSE || info.as_ref().is_some_and(|info| info.verb.is_mutating()) {
         memory.grow(n_bytes);
@@ -81,7 +85,18 @@ pub async fn serve<B: RequestBody>(state: Arc<State>, request: Request<B>) -> Re
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let time = state.limits.request;
-    response.map(|body| state.sending.track(body, held, memory, time, connection))
+    let is_watch = matches!(response.body(), Body::Stream(..));
+    let response = response.map(|body| state.sending.track(body, held, memory, time, connection.clone()));
+    let Some(websocket) = websocket.filter(|_| is_watch) else { return response };
+    let (parts, events) = response.into_parts();
+    let is_protobuf =
+        parts.headers.get(header::CONTENT_TYPE).is_some_and(|ty| ty.as_bytes() == PROTOBUF_WATCH.as_bytes());
+    let (code, headers) = websocket.send(events, is_protobuf, connection.clone().unwrap_or_default());
+    let memory = state.throttle.response_memory(&user);
+    let body = state.sending.track(Body::Full(Bytes::new()), Held::default(), memory, time, connection);
+    let mut response = Response::new(body);
+    (*response.status_mut(), *response.headers_mut()) = (code, headers);
+    response
 }
 
 async fn answer<B: RequestBody>(

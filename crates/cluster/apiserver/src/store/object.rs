@@ -24,6 +24,14 @@ pub enum EventType {
 }
 
 impl EventType {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EventType::Added => "ADDED",
+            EventType::Modified => "MODIFIED",
+            EventType::Deleted => "DELETED",
+        }
+    }
+
     fn prefix(self) -> &'static [u8] {
         match self {
             EventType::Added => br#"{"type":"ADDED","object":"#,

@@ -19,6 +19,7 @@ mod identities;
 mod kinds;
 mod limits;
 mod lists;
+mod media_types;
 mod permissions;
 mod pods;
 mod quotas;

@@ -1,7 +1,11 @@
 //! Watches: resuming, selectors, bookmarks, streamed lists, versions that are too old.
 
+use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 
+use crate::bad_input::{connect, token};
 use crate::support::*;
 
 #[tokio::test]
@@ -154,4 +158,43 @@ async fn a_watch_of_one_node_survives_changes_of_others() {
     for wanted in [("ADDED", "mine"), ("ADDED", "other"), ("DELETED", "other"), ("DELETED", "mine")] {
         assert_eq!(unassigned.told().await, (wanted.0.to_owned(), wanted.1.to_owned()));
     }
+}
+
+#[tokio::test]
+async fn a_watch_over_websocket_sends_each_event_as_a_message() {
+    let server = server().await;
+    let client = admin(&server);
+    post(&client, PODS, &pod("a")).await;
+    for (accept, is_protobuf) in [("application/json", false), ("application/vnd.kubernetes.protobuf", true)]
+    {
+        let mut request = format!("wss://127.0.0.1{PODS}?watch=true").into_client_request().unwrap();
+        let headers = request.headers_mut();
+        headers.insert("authorization", format!("Bearer {}", token(&server)).parse().unwrap());
+        headers.insert("accept", accept.parse().unwrap());
+        let (mut socket, answer) =
+            tokio_tungstenite::client_async(request, connect(&server).await).await.unwrap();
+        assert_eq!(answer.status(), 101);
+        let event = socket.next().await.unwrap().unwrap();
+        assert_eq!(event.is_binary(), is_protobuf);
+        if !is_protobuf {
+            let event: Value = serde_json::from_slice(&event.into_data()).unwrap();
+            assert_eq!(
+                (&event["type"], &event["object"]["metadata"]["name"]),
+                (&json!("ADDED"), &json!("a"))
+            );
+        }
+        socket.send(Message::Ping("p".into())).await.unwrap();
+        assert!(matches!(socket.next().await, Some(Ok(Message::Pong(_)))));
+        for label in ["x", "y"] {
+            merge(&client, &format!("{PODS}/a"), &json!({"metadata": {"labels": {"x": label}}})).await;
+            assert_eq!(socket.next().await.unwrap().unwrap().is_binary(), is_protobuf);
+        }
+        socket.close(None).await.unwrap();
+        while socket.next().await.is_some() {}
+    }
+    // A request that is refused is answered as any other.
+    let request = "wss://127.0.0.1/api/v1/pods?watch=true".into_client_request().unwrap();
+    let refused = tokio_tungstenite::client_async(request, connect(&server).await).await;
+    assert!(matches!(refused, Err(WebSocketError::Http(answer)) if answer.status() == 403));
+    server.shutdown().await;
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use berth_api::object::volume::{NO_PROVISIONER, SELECTED_NODE_ANNOTATION as SELECTED_NODE};
+use berth_api::object::volume::{
+    BIND_COMPLETED_ANNOTATION as BIND_COMPLETED, BOUND_BY_CONTROLLER_ANNOTATION as BOUND_BY_CONTROLLER,
+    NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE_ANNOTATION as SELECTED_NODE,
+};
+use berth_control::claim::{best_match, mismatch};
 
-use super::annotation::{BIND_COMPLETED, BOUND_BY_CONTROLLER};
-use super::matching::{best_match, satisfies_named};
 use crate::events::Notice;
-use crate::view::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+use crate::view::StorageClass;
 
 /// What the controller knows about a claim.
 #[derive(Debug, Default)]
@@ -18,7 +20,7 @@ pub(super) struct Observed {
     pub(super) free: Vec<Arc<PersistentVolume>>,
     pub(super) named: Option<Arc<PersistentVolume>>,
     pub(super) class: Option<Arc<StorageClass>>,
-    pub(super) default_class: Option<Arc<StorageClass>>,
+    pub(super) default_class: Option<String>,
     /// Names of the pods without node that use it, sorted.
     pub(super) waiting_pods: Vec<String>,
 }
@@ -75,9 +77,9 @@ fn plan_named(claim: &PersistentVolumeClaim, observed: &Observed) -> Step {
         let by_user = claim.metadata.annotation(BOUND_BY_CONTROLLER).is_none();
         return Step::Pending(by_user.then(|| Notice::warning("FailedBinding", message)));
     }
-    match satisfies_named(volume, claim) {
-        Ok(()) => Step::Bind(volume.clone()),
-        Err(why) => {
+    match mismatch(volume, claim) {
+        None => Step::Bind(volume.clone()),
+        Some(why) => {
             let message = format!("Cannot bind to requested volume {:?}: {why}", volume.metadata.name);
             Step::Pending(Some(Notice::warning("VolumeMismatch", message)))
         }
@@ -88,7 +90,7 @@ fn plan_unbound(claim: &PersistentVolumeClaim, observed: &Observed) -> Step {
     if claim.needs_class()
         && let Some(class) = &observed.default_class
     {
-        return Step::SetClass(class.metadata.name.clone());
+        return Step::SetClass(class.clone());
     }
     let waits = observed.class.as_ref().is_some_and(|class| class.waits_for_first_consumer());
     // The scheduler binds the claims of such a class to existing volumes: it reserves them.
@@ -99,13 +101,13 @@ fn plan_unbound(claim: &PersistentVolumeClaim, observed: &Observed) -> Step {
     if waits && claim.metadata.annotation(SELECTED_NODE).is_none() {
         return Step::Pending(Some(waiting(&observed.waiting_pods)));
     }
-    if claim.class().is_empty() {
+    if claim.storage_class().is_empty() {
         let message = "no persistent volumes available for this claim and no storage class is set";
         return Step::Pending(Some(Notice::normal("FailedBinding", message)));
     }
     let failed = |message: String| Step::Pending(Some(Notice::warning("ProvisioningFailed", message)));
     match &observed.class {
-        None => failed(format!("storageclass.storage.k8s.io {:?} not found", claim.class())),
+        None => failed(format!("storageclass.storage.k8s.io {:?} not found", claim.storage_class())),
         Some(class) if class.provisioner == NO_PROVISIONER => {
             failed(format!("no volume plugin matched name: {NO_PROVISIONER}"))
         }
@@ -183,7 +185,7 @@ mod tests {
             let observed = Observed { reserved, free, class, ..Observed::default() };
             assert_eq!(shown(&plan(&claim(change.clone()), &observed)), wanted, "{change} {observed:?}");
         }
-        let observed = Observed { default_class: class("Immediate", "p"), ..Observed::default() };
+        let observed = Observed { default_class: Some("s".to_owned()), ..Observed::default() };
         assert_eq!(shown(&plan(&claim(json!({"spec": {"storageClassName": null}})), &observed)), "class s");
     }
 

@@ -5,10 +5,8 @@
 //! volume is never bound to two claims. Volumes are created and deleted by a provisioner, claims of generic ephemeral
 //! volumes by [`EphemeralVolumes`].
 
-mod annotation;
 mod claim;
 mod ephemeral;
-mod matching;
 mod volume;
 mod write;
 
@@ -17,21 +15,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::NamespacedName;
+use berth_api::object::volume::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus};
 use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use berth_client::HasMetadata;
 use berth_client::call::CallError;
+use berth_control::claim::{default_class, is_default_class};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::annotation::PROVISIONED_BY;
 use self::claim::Observed;
 pub(crate) use self::ephemeral::EphemeralVolumes;
 use super::api::{Api, Precondition};
 use super::events::{Recorder, Reference};
-use super::index::{Cache, Index};
+use super::index::Index;
 use super::informers::{Caches, Informers};
 use super::queue::{Next, Queue, work};
-use super::view::{ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use super::view::{ObjectMeta, Pod};
 
 /// Keeps a claim while pods use it.
 const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -86,9 +85,9 @@ impl PersistentVolumes {
             if change.new.is_none_or(|volume| volume.spec.claim_ref.is_some()) {
                 binding.lock().unwrap_or_else(PoisonError::into_inner).remove(&volume.metadata.name);
             }
-            let waiting = match volume.claim_key() {
+            let waiting = match volume.claim() {
                 Some(claim) => vec![claim],
-                None => keys(&cache.by(&Index::Class(volume.spec.storage_class_name.clone()))),
+                None => keys(&cache.by(&Index::Class(volume.storage_class().to_owned()))),
             };
             let naming = keys(&cache.by(&Index::Volume(volume.metadata.name.clone())));
             waiting.into_iter().chain(naming).for_each(|claim| claim_queue.add(claim));
@@ -96,7 +95,7 @@ impl PersistentVolumes {
         let (queue, cache) = (controller.claim_queue.clone(), controller.caches.claims.clone());
         informers.classes.on_change(move |change| {
             let Some(class) = change.latest() else { return };
-            let unset = class.is_default().then(String::new);
+            let unset = is_default_class(&class.metadata).then(String::new);
             for name in [class.metadata.name.clone()].into_iter().chain(unset) {
                 keys(&cache.by(&Index::Class(name))).into_iter().for_each(|claim| queue.add(claim));
             }
@@ -179,14 +178,15 @@ impl PersistentVolumes {
         if !name.is_empty() {
             return Observed { named, ..Observed::default() };
         }
-        let class = self.caches.classes.get(&NamespacedName::new("", claim.class()));
+        let class = self.caches.classes.get(&NamespacedName::new("", claim.storage_class()));
         let mut free = Vec::new();
         if class.as_ref().is_none_or(|class| !class.waits_for_first_consumer()) {
-            free = self.caches.volumes.by(&Index::Class(claim.class().to_owned()));
+            free = self.caches.volumes.by(&Index::Class(claim.storage_class().to_owned()));
             let binding = self.binding.lock().unwrap_or_else(PoisonError::into_inner);
             free.retain(|volume| !binding.contains(&volume.metadata.name));
         }
-        let default_class = claim.needs_class().then(|| default_class(&self.caches.classes)).flatten();
+        let classes = if claim.needs_class() { self.caches.classes.all() } else { Vec::new() };
+        let default_class = default_class(classes.iter().map(|class| &class.metadata)).map(str::to_owned);
         let waiting = users.iter().filter(|pod| pod.spec.node_name.is_empty() && !pod.is_terminal());
         let mut waiting_pods: Vec<String> = waiting.map(|pod| pod.metadata.name.clone()).collect();
         waiting_pods.sort_unstable();
@@ -232,16 +232,16 @@ impl PersistentVolumes {
         let is_bound = volume.status.phase == "Bound";
         let keeps = !volume.metadata.is_deleting() || is_bound;
         self.protect(&PERSISTENT_VOLUMES, &volume.metadata, VOLUME_PROTECTION, keeps).await?;
-        let mut claim = volume.claim_key().and_then(|claim| self.caches.claims.get(&claim));
+        let mut claim = volume.claim().and_then(|claim| self.caches.claims.get(&claim));
         let is_released = matches!(volume.status.phase.as_str(), "Released" | "Failed");
-        if let Some(key) = volume.claim_key().filter(|_| claim.is_none() && !is_released) {
+        if let Some(key) = volume.claim().filter(|_| claim.is_none() && !is_released) {
             // The scheduler or the provisioner may know a claim that this cache does not show yet.
             claim = self.api.get(&PERSISTENT_VOLUME_CLAIMS, &key).await?.map(Arc::new);
         }
         match volume::plan(&volume, claim.as_deref()) {
             volume::Step::Nothing => {}
             volume::Step::SyncClaim => {
-                volume.claim_key().into_iter().for_each(|claim| self.claim_queue.add(claim))
+                volume.claim().into_iter().for_each(|claim| self.claim_queue.add(claim))
             }
             volume::Step::Unbind => {
                 self.patch_volume(&volume.metadata, volume::unbound(&volume)).await?;
@@ -295,7 +295,7 @@ impl PersistentVolumes {
     async fn write_claim_status(
         &self,
         claim: &PersistentVolumeClaim,
-        status: &super::view::PersistentVolumeClaimStatus,
+        status: &PersistentVolumeClaimStatus,
     ) -> Result<(), CallError> {
         let status = write::as_patch(status, &claim.status);
         self.api.write_status(&PERSISTENT_VOLUME_CLAIMS, &claim.metadata, &status, Precondition::Uid).await
@@ -315,14 +315,6 @@ impl PersistentVolumes {
 
 fn keys<T: HasMetadata>(objects: &[Arc<T>]) -> Vec<NamespacedName> {
     objects.iter().map(|object| object.meta().namespaced_name()).collect()
-}
-
-/// The default class: of several the newest, and of these the first by name.
-fn default_class(classes: &Cache<StorageClass>) -> Option<Arc<StorageClass>> {
-    let defaults = classes.all().into_iter().filter(|class| class.is_default());
-    defaults.min_by_key(|class| {
-        (std::cmp::Reverse(class.metadata.creation_timestamp), class.metadata.name.clone())
-    })
 }
 
 /// Whether a claim must stay for a pod: the pod has a node, and the claim is not an ephemeral one of an ended pod.

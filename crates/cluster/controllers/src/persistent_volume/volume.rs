@@ -1,8 +1,11 @@
 //! What happens to a volume next. Pure.
 
-use super::annotation::{BOUND_BY_CONTROLLER, PROVISIONED_BY};
+use berth_api::object::volume::{
+    BOUND_BY_CONTROLLER_ANNOTATION as BOUND_BY_CONTROLLER, PROVISIONED_BY_ANNOTATION as PROVISIONED_BY,
+    PersistentVolume, PersistentVolumeClaim,
+};
+
 use crate::events::Notice;
-use crate::view::{PersistentVolume, PersistentVolumeClaim};
 
 #[derive(Debug)]
 pub(super) enum Step {

@@ -1,9 +1,10 @@
 //! The writes of a binding, as JSON merge patches. Pure.
 
+use berth_api::object::volume::{
+    BIND_COMPLETED_ANNOTATION as BIND_COMPLETED, BOUND_BY_CONTROLLER_ANNOTATION as BOUND_BY_CONTROLLER,
+    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus,
+};
 use serde_json::{Value, json};
-
-use super::annotation::{BIND_COMPLETED, BOUND_BY_CONTROLLER};
-use crate::view::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus};
 
 /// Annotations of a claim with the name of its provisioner, which waits for them.
 const PROVISIONER: [&str; 2] =

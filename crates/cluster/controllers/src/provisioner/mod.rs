@@ -13,7 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::object::NamespacedName;
-use berth_api::object::volume::SELECTED_NODE_ANNOTATION as SELECTED_NODE;
+use berth_api::object::volume::{
+    PROVISIONED_BY_ANNOTATION as PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim,
+    SELECTED_NODE_ANNOTATION as SELECTED_NODE,
+};
 use berth_api::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use berth_client::call::CallError;
 use berth_control::volume::{Segments, for_any_node, for_node};
@@ -26,9 +29,8 @@ pub use self::install::install_storage_class;
 use super::api::{Api, DeleteOptions};
 use super::events::{Recorder, Reference};
 use super::informers::{Caches, Informers};
-use super::persistent_volume::PROVISIONED_BY;
 use super::queue::{Next, Queue, work};
-use super::view::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+use super::view::StorageClass;
 
 /// Annotation of a claim: how many attempts to create its volume fail.
 pub const FAILURES_ANNOTATION: &str = "berth.dev/provisioning-failures";
@@ -122,7 +124,7 @@ impl Provisioner {
     async fn sync_claim(&self, key: NamespacedName) -> Result<Next, CallError> {
         let Some(claim) = self.caches.claims.get(&key) else { return Ok(Next::Wait) };
         let name = volume::name(&claim);
-        let class = self.caches.classes.get(&NamespacedName::new("", claim.class()));
+        let class = self.caches.classes.get(&NamespacedName::new("", claim.storage_class()));
         let (false, Some(class)) = (claim.metadata.is_deleting(), class) else { return Ok(Next::Wait) };
         if claim.status.phase == "Bound" {
             return self.grow(&claim, &class).await;
@@ -148,7 +150,7 @@ impl Provisioner {
         }
         match self.attempt(&claim, &class) {
             Ok(segments) => {
-                let object = volume::new_volume(&claim, &class, &segments).to_string().into_bytes();
+                let object = volume::new_volume(&claim, &class, segments).to_string().into_bytes();
                 match self.api.create(&PERSISTENT_VOLUMES, "", object).await {
                     Err(error) if error.is_already_exists() => {}
                     result => {
@@ -183,12 +185,15 @@ impl Provisioner {
         let key = NamespacedName::new("", &claim.spec.volume_name);
         let Some(volume) = self.caches.volumes.get(&key) else { return Ok(Next::Wait) };
         let is_ours = volume.metadata.annotation(PROVISIONED_BY).is_some_and(is_simulated);
-        if !is_ours || !class.allow_volume_expansion || !volume.is_for(claim) || volume.size() >= claim.size()
+        if !is_ours
+            || !class.allow_volume_expansion
+            || !volume.is_for(claim)
+            || volume.capacity() >= claim.requested()
         {
             return Ok(Next::Wait);
         }
         let patch = json!({"metadata": {"uid": volume.metadata.uid,
-            "resourceVersion": volume.metadata.resource_version}, "spec": {"capacity": claim.requests()}});
+            "resourceVersion": volume.metadata.resource_version}, "spec": {"capacity": claim.spec.resources.requests}});
         self.api.patch(&PERSISTENT_VOLUMES, &key, "", &patch).await?;
         let about = Reference::new(&PERSISTENT_VOLUME_CLAIMS, &claim.metadata);
         self.recorder.normal(&about, "VolumeResizeSuccessful", "Resize volume succeeded");

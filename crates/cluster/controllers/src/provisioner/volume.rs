@@ -1,12 +1,12 @@
 //! The volume that the provisioner creates for a claim. Pure.
 
+use berth_api::object::volume::{PROVISIONED_BY_ANNOTATION as PROVISIONED_BY, PersistentVolumeClaim};
 use berth_api::resource::PERSISTENT_VOLUMES;
 use berth_api::simulated_nodes::CSI_DRIVER;
 use berth_control::volume::Segments;
 use serde_json::{Value, json};
 
-use crate::persistent_volume::PROVISIONED_BY;
-use crate::view::{PersistentVolumeClaim, StorageClass};
+use crate::view::StorageClass;
 
 /// Annotation of a claim with the provisioner that creates its volume.
 pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
@@ -16,37 +16,22 @@ pub(super) fn name(claim: &PersistentVolumeClaim) -> String {
 }
 
 /// A volume that is accessible from nodes with these labels.
-pub(super) fn new_volume(claim: &PersistentVolumeClaim, class: &StorageClass, segments: &Segments) -> Value {
-    let (name, meta) = (name(claim), &claim.metadata);
+pub(super) fn new_volume(claim: &PersistentVolumeClaim, class: &StorageClass, segments: Segments) -> Value {
     // The older provisioners of clouds, such as `kubernetes.io/aws-ebs`, have names that no driver has.
     let driver = if class.provisioner.contains('/') { CSI_DRIVER } else { &class.provisioner };
-    let mut spec = json!({
-        "accessModes": claim.spec.access_modes,
-        "capacity": claim.requests(),
-        "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta.namespace,
-            "name": meta.name, "uid": meta.uid, "resourceVersion": meta.resource_version},
-        "csi": {"driver": driver, "volumeHandle": name},
-        "persistentVolumeReclaimPolicy": class.reclaim_policy,
-        "storageClassName": class.metadata.name,
-        "volumeMode": claim.spec.volume_mode,
-    });
+    let mut volume = berth_control::volume::new_volume(name(claim), claim, Some(driver), segments);
+    volume.metadata.annotations.insert(PROVISIONED_BY.to_owned(), class.provisioner.clone());
+    volume.spec.persistent_volume_reclaim_policy.clone_from(&class.reclaim_policy);
+    let mut object = json!(volume);
+    (object["apiVersion"], object["kind"]) =
+        (PERSISTENT_VOLUMES.api_version().into(), PERSISTENT_VOLUMES.kind.into());
+    let reference = &mut object["spec"]["claimRef"];
+    (reference["apiVersion"], reference["kind"]) = ("v1".into(), "PersistentVolumeClaim".into());
+    reference["resourceVersion"] = claim.metadata.resource_version.as_str().into();
     if !class.mount_options.is_empty() {
-        spec["mountOptions"] = json!(class.mount_options);
+        object["spec"]["mountOptions"] = json!(class.mount_options);
     }
-    if !segments.is_empty() {
-        let requirements: Vec<Value> = segments
-            .iter()
-            .map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}))
-            .collect();
-        spec["nodeAffinity"] =
-            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": requirements}]}});
-    }
-    json!({
-        "apiVersion": PERSISTENT_VOLUMES.api_version(),
-        "kind": PERSISTENT_VOLUMES.kind,
-        "metadata": {"name": name, "annotations": {PROVISIONED_BY: class.provisioner}},
-        "spec": spec,
-    })
+    object
 }
 
 #[cfg(test)]
@@ -61,7 +46,7 @@ mod tests {
         .unwrap();
         let class = json!({"metadata": {"name": "s"}, "provisioner": "p", "reclaimPolicy": "Retain"});
         let class: StorageClass = serde_json::from_value(class).unwrap();
-        let volume = new_volume(&claim, &class, &[("zone".to_owned(), "a".to_owned())].into());
+        let volume = new_volume(&claim, &class, [("zone".to_owned(), "a".to_owned())].into());
         assert_eq!(volume["metadata"]["name"], "pvc-u");
         assert_eq!(volume["spec"]["claimRef"]["uid"], "u");
         assert_eq!(volume["spec"]["persistentVolumeReclaimPolicy"], "Retain");
@@ -69,6 +54,6 @@ mod tests {
         let terms = &volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
         let requirement = json!({"key": "zone", "operator": "In", "values": ["a"]});
         assert_eq!(terms, &json!([{"matchExpressions": [requirement]}]));
-        assert!(new_volume(&claim, &class, &Segments::new())["spec"]["nodeAffinity"].is_null());
+        assert!(new_volume(&claim, &class, Segments::new())["spec"]["nodeAffinity"].is_null());
     }
 }

@@ -53,7 +53,7 @@ impl Eligibility {
             node_name: pod.spec.node_name.clone(),
             node_selector: pod.spec.node_selector.clone(),
             required: required.map(|r| NodeSelectorRule::parse(r, String::new(), Dialect::V1, false)),
-            tolerations: Tolerations::parse(&pod.spec.tolerations).in_force(gates),
+            tolerations: Tolerations::parse(&pod.spec.tolerations, gates),
         }
     }
 

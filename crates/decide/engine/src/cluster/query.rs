@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use berth_api::object::Pod;
+use berth_api::object::group::{GroupKey, GroupRules, RemainingGroup};
 use berth_rules::PodRules;
 
 use super::{Caches, Cluster};
@@ -147,6 +148,24 @@ impl Cluster {
     /// The rules of a pod, as this cluster's settings read it.
     pub fn rules_of(&self, pod: &Pod) -> PodRules {
         self.state.rules_of(pod)
+    }
+
+    /// What is left to decide of a group; see [`GroupRules::remaining`].
+    pub fn remaining_group(
+        &self,
+        key: &GroupKey,
+        rules: Option<&GroupRules>,
+        pending: &[Option<GroupKey>],
+        running: &[(Option<GroupKey>, String)],
+    ) -> RemainingGroup {
+        let domain_of = |node: &str, key: &str| self.node_domain(node, key).map(Cow::into_owned);
+        match rules {
+            Some(rules) => rules.remaining(key.kind, pending, running, &domain_of),
+            None => RemainingGroup {
+                problem: Some("its PodGroup is not known".to_owned()),
+                ..RemainingGroup::default()
+            },
+        }
     }
 
     /// Epoch: when it changes, cached [`Equivalence`](crate::Equivalence) values are stale.

@@ -21,6 +21,8 @@ const VERDICT_STEPS: usize = 10;
 
 /// A part of the keys of taints that keep nodes for the control plane.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/";
+/// The field by which pods of DaemonSets are pinned to their nodes.
+const NODE_NAME: &str = "metadata.name=";
 
 type TermKey = (Plugin, String, String);
 
@@ -112,7 +114,8 @@ fn lacks_resource(verdict: &Verdict) -> bool {
     matches!(verdict.counts, Some(Counts::Resource { allocatable: 0, .. }))
 }
 
-/// The number of terms against a node. Those that need another node count twice: it has nothing of a resource, or is for the control plane.
+/// The number of terms against a node. Those that need another node count twice: it has nothing of a resource, is for the control plane, or
+/// is not the one that the pod names.
 pub(super) fn distance(verdicts: &[Verdict]) -> usize {
     let keys: HashSet<_> = verdicts
         .iter()
@@ -121,6 +124,7 @@ pub(super) fn distance(verdicts: &[Verdict]) -> usize {
     let is_far = |verdict: &&Verdict| {
         lacks_resource(verdict)
             || verdict.plugin == Plugin::TaintToleration && verdict.detail.contains(CONTROL_PLANE)
+            || verdict.plugin == Plugin::NodeAffinity && verdict.detail.contains(NODE_NAME)
     };
     keys.len() + verdicts.iter().filter(is_far).count()
 }

@@ -21,9 +21,8 @@ pub(crate) mod volume;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_api::feature_gates::VersionChange;
 use berth_api::object::Pod;
-use berth_rules::{PodRequests, PodRules};
+use berth_rules::PodRules;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::change::{Change, ChangeLog, TrackedChange};
@@ -156,14 +155,7 @@ impl State {
 
     /// The rules of a pod, as the settings read it.
     pub(crate) fn rules_of(&self, pod: &Pod) -> PodRules {
-        let rules = PodRules::parse(pod, self.settings.extensions);
-        let gates = self.settings.config.feature_gates;
-        let tolerations = rules.tolerations.in_force(gates);
-        let requests = match gates.has(VersionChange::RequestsOfResizes) {
-            true => rules.requests,
-            false => PodRequests::by_container(pod),
-        };
-        PodRules { tolerations, requests, ..rules }
+        PodRules::parse(pod, self.settings.rule_options())
     }
 
     pub(crate) fn is_exempt(&self, namespace: Symbol) -> bool {

@@ -3,6 +3,7 @@
 use berth_api::object::TOPOLOGY_LABELS;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_input::config::SchedulerConfig;
+use berth_rules::RuleOptions;
 
 use super::device::DeviceWork;
 
@@ -45,5 +46,10 @@ impl Settings {
     /// kube-scheduler's behaviour and nothing else.
     pub fn strict_v1(config: SchedulerConfig) -> Self {
         Settings { config, extensions: false, all_node_attributes: false, ..Settings::default() }
+    }
+
+    /// How the rules of pods are read.
+    pub fn rule_options(&self) -> RuleOptions {
+        RuleOptions { extensions: self.extensions, feature_gates: self.config.feature_gates }
     }
 }

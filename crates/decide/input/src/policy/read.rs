@@ -8,8 +8,8 @@ use berth_api::object::{LabelSelector, ObjectMeta, Pod};
 use berth_api::read::fields::Findings;
 use berth_api::read::{explained, from_value, from_value_strictly, quote_integer_bounds};
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
-use berth_rules::Selector;
-use berth_rules::admission::{ValidationOptions, default_pod, validate_pod};
+use berth_rules::admission::{default_pod, validate_pod};
+use berth_rules::{RuleOptions, Selector};
 
 /// The fields of a policy that are also fields of a pod: the pod's own validation applies.
 const POD_FIELDS: [&str; 3] = ["spec.affinity", "spec.topologySpreadConstraints", "spec.tolerations"];
@@ -82,7 +82,7 @@ impl PlacementPolicy {
         }
         default_pod(&mut pod);
         let annotation = format!("metadata.annotations[{AFFINITY_ANNOTATION}]");
-        for error in validate_pod(&pod, &ValidationOptions::default()) {
+        for error in validate_pod(&pod, RuleOptions::default()) {
             let text = error.error.strip_prefix(&error.field).unwrap_or(&error.error);
             let text = text.strip_prefix(": ").unwrap_or(text);
             if let Some(rest) = error.field.strip_prefix(&annotation) {

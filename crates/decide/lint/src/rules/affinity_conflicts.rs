@@ -10,7 +10,7 @@ use crate::terms::shown;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        for affinity in &subject.rules.required_affinity {
+        for affinity in &subject.pod.rules.required_affinity {
             own_conflict(input, subject, affinity, findings);
             conflict_of_partners(input, subject, affinity, findings);
         }

@@ -54,7 +54,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 /// The requirements of a subject for which another one must run first.
 fn waits_for<'a>(input: &'a LintInput<'_>, i: usize) -> Vec<Waiting<'a>> {
     let subject = &input.subjects[i];
-    let group = |subject: &Subject<'_>| GroupKey::of(&subject.pod, input.settings.extensions);
+    let group = |subject: &Subject<'_>| GroupKey::of(&subject.pod.object, input.settings.extensions);
     // The pods of a group are placed together.
     let is_of_group = |i: usize| group(subject).is_some() && group(&input.subjects[i]) == group(subject);
     let waiting = |terms: &'a [PodTerm]| {
@@ -65,7 +65,7 @@ fn waits_for<'a>(input: &'a LintInput<'_>, i: usize) -> Vec<Waiting<'a>> {
         let partners = partners.iter().filter_map(|partner| partner.subject).collect();
         waits.then_some(Waiting { path: &terms[0].path, partners })
     };
-    subject.rules.affinity_requirements().filter_map(waiting).collect()
+    subject.pod.rules.affinity_requirements().filter_map(waiting).collect()
 }
 
 /// The shortest cycle through a subject, from it to the one before it.

@@ -21,7 +21,7 @@ const OLD: [(&str, &str); 4] = [
 ];
 
 fn scheduler_of<'a>(subject: &'a Subject<'_>) -> &'a str {
-    match subject.pod.spec.scheduler_name.as_str() {
+    match subject.pod.object.spec.scheduler_name.as_str() {
         "" => DEFAULT_SCHEDULER_NAME,
         name => name,
     }
@@ -42,7 +42,7 @@ impl LintInput<'_> {
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
         let (scheduler, is_reader) = (scheduler_of(subject), input.reads_annotations(subject));
-        let annotations = &subject.pod.metadata.annotations;
+        let annotations = &subject.pod.object.metadata.annotations;
         let path = |key: &str| subject.path(format!("metadata.annotations[{key}]"));
         for key in OWN.into_iter().filter(|key| annotations.contains_key(*key) && !is_reader) {
             findings

@@ -11,13 +11,13 @@ use crate::severity::Severity;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        let rules = &subject.rules.required_node_affinity;
+        let rules = &subject.pod.rules.required_node_affinity;
         let is_valid = |term: &NodeTerm| !matches!(term, NodeTerm::Invalid(_));
         if rules.iter().any(|rule| rule.terms.is_empty() || !rule.terms.iter().all(is_valid)) {
             // The API server rejects it.
             continue;
         }
-        let Some(all) = alternatives(&subject.rules, &input.work) else { continue };
+        let Some(all) = alternatives(&subject.pod.rules, &input.work) else { continue };
         if !all.iter().any(|requirements| is_satisfiable(requirements)) {
             let path = rules.first().map_or("spec.nodeSelector", |rule| &rule.path);
             let reason = all.first().and_then(|requirements| contradiction(requirements));
@@ -28,7 +28,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             findings.add(&subject.object, subject.path(path), message);
             continue;
         }
-        let selector = subject.rules.node_selector.iter();
+        let selector = subject.pod.rules.node_selector.iter();
         let selector: Vec<_> = selector.map(|(k, v)| Requirement::In(k.clone(), vec![v.clone()])).collect();
         for (i, rule) in rules.iter().enumerate() {
             if !input.work.spend(rule.terms.len() * (selector.len() + rules.len())) {

@@ -7,7 +7,7 @@ use crate::input::LintInput;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        let terms = subject.rules.required_anti_affinity.iter();
+        let terms = subject.pod.rules.required_anti_affinity.iter();
         for term in terms.filter(|term| term.selects_other_namespaces(subject.namespace())) {
             let message = format!(
                 "each pod keeps pods of {} out of its {}, and their pods keep it out",

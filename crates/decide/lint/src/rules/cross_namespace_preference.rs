@@ -10,7 +10,7 @@ use crate::input::LintInput;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        let terms = subject.rules.preferred_anti_affinity.iter().map(|preferred| &preferred.term);
+        let terms = subject.pod.rules.preferred_anti_affinity.iter().map(|preferred| &preferred.term);
         for term in terms.filter(|term| term.selects_other_namespaces(subject.namespace())) {
             let n_running = input.n_running(&PodSet::of(term));
             let match_it = if n_running == 1 { "matches" } else { "match" };

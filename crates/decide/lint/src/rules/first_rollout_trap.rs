@@ -30,16 +30,18 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for (subject, path) in candidates {
         let Some(old) = running.get(&(subject.namespace(), subject.shown())) else { continue };
         let new = pod_of_revision(subject, "new", input.admission());
-        let excludes = |a: &Pod, b: &Pod| {
-            let rules = PodRules::parse(a, input.settings.extensions);
-            let selects = |set: berth_rules::PodSet| {
-                set.contains(subject.namespace(), &b.metadata.labels, &input.namespaces)
-            };
+        let rules_of = |pod: &Pod| PodRules::parse(pod, input.settings.rule_options());
+        let rules_of_new = rules_of(&new);
+        let excludes = |rules: &PodRules, other: &Pod| {
+            let selects =
+                |set: PodSet| set.contains(subject.namespace(), &other.metadata.labels, &input.namespaces);
             rules.required_anti_affinity.iter().map(PodSet::of).any(selects)
         };
         let n_terms = subject.terms().count();
-        let is_trap =
-            |old: &Pod| input.work.spend(1 + n_terms) && excludes(old, &new) && !excludes(&new, old);
+        let is_trap = |old: &Pod| {
+            let may_look = input.work.spend(1 + n_terms);
+            may_look && excludes(&rules_of(old), &new) && !excludes(&rules_of_new, old)
+        };
         if !old.iter().any(is_trap) {
             continue;
         }

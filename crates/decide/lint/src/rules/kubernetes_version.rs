@@ -61,7 +61,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     // The preemption policy of each group: without a gate, that of its first pod.
     let mut policies: BTreeMap<&GroupKey, String> = BTreeMap::new();
     for subject in input.subjects() {
-        let key = GroupKey::of(&subject.pod, false).filter(|key| key.kind == GroupKind::Scheduling);
+        let key = GroupKey::of(&subject.pod.object, false).filter(|key| key.kind == GroupKind::Scheduling);
         let Some((key, group)) = key.and_then(|key| groups.get_key_value(&key)) else { continue };
         let [of_pod, of_group] = [&subject.written.spec.priority_class_name, class_of(group)]
             .map(|class| Priority::of_class(class, None, "spec", &classes).ok());

@@ -34,14 +34,14 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 
 fn labels_of_nodes(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Findings) {
     let mut terms = Vec::new();
-    for rule in &subject.rules.required_node_affinity {
+    for rule in &subject.pod.rules.required_node_affinity {
         for (i, term) in rule.terms.iter().enumerate() {
             if let NodeTerm::All(requirements) = term {
                 terms.push((format!("{}.nodeSelectorTerms[{i}]", rule.path), requirements));
             }
         }
     }
-    let preferred = subject.rules.preferred_node_affinity.iter();
+    let preferred = subject.pod.rules.preferred_node_affinity.iter();
     let preferred = preferred.map(|term| (format!("{}.preference", term.path), &term.requirements));
     for (path, requirements) in terms.into_iter().chain(preferred) {
         for requirement in requirements {

@@ -19,7 +19,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     let (mut of_workloads, mut of_pods) = (HashMap::new(), HashMap::new());
     for subject in subjects {
         if subject.template.is_empty() {
-            of_pods.insert(subject.pod.key(), subject);
+            of_pods.insert(subject.pod.object.key(), subject);
         } else {
             of_workloads.insert((subject.namespace().to_owned(), subject.shown()), subject);
         }

@@ -17,7 +17,7 @@ const ANNOTATION_FIX: &str =
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        for terms in subject.rules.affinity_requirements() {
+        for terms in subject.pod.rules.affinity_requirements() {
             let has_null = terms.iter().any(|term| term.selector == Selector::Nothing);
             if !has_null && !input.satisfies_itself(subject, terms) && input.partners(terms).is_empty() {
                 check_requirement(input, subject, terms, findings);

@@ -18,7 +18,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
             continue;
         }
         empty_preferences(subject, findings);
-        let terms = &subject.rules.preferred_node_affinity;
+        let terms = &subject.pod.rules.preferred_node_affinity;
         let required = if terms.is_empty() { None } else { satisfiable_alternatives(input, subject) };
         for term in terms {
             if let Some(message) = useless_node_term(input, subject, required.as_deref(), term) {
@@ -30,7 +30,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
                 findings.add(&subject.object, subject.path(term.path()), message);
             }
         }
-        let constraints = subject.rules.spread_constraints.iter();
+        let constraints = subject.pod.rules.spread_constraints.iter();
         for constraint in constraints.filter(|c| c.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway) {
             if let Some(message) = one_domain(input, subject, &constraint.topology_key) {
                 findings.add(&subject.object, subject.path(&constraint.path), message);
@@ -41,9 +41,9 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 
 /// Preferences of pods whose nodes are decided.
 fn bound_to_nodes(subject: &Subject<'_>, findings: &mut Findings) {
-    let nodes = subject.rules.preferred_node_affinity.iter().map(|term| term.path.clone());
+    let nodes = subject.pod.rules.preferred_node_affinity.iter().map(|term| term.path.clone());
     let terms = subject.terms().filter(|term| !term.required).map(|term| term.path());
-    let constraints = subject.rules.spread_constraints.iter();
+    let constraints = subject.pod.rules.spread_constraints.iter();
     let constraints = constraints.filter(|c| c.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway);
     let message = match subject.kind {
         Kind::DaemonSet => "each pod of a DaemonSet is bound to its node: a preference has no effect",
@@ -74,7 +74,7 @@ fn empty_preferences(subject: &Subject<'_>, findings: &mut Findings) {
 
 /// What the required rules allow, without what no node can satisfy.
 fn satisfiable_alternatives(input: &LintInput<'_>, subject: &Subject<'_>) -> Option<Vec<Selector>> {
-    let selectors = alternatives(&subject.rules, &input.work)?.into_iter().map(Selector::new);
+    let selectors = alternatives(&subject.pod.rules, &input.work)?.into_iter().map(Selector::new);
     Some(selectors.filter(Selector::is_satisfiable).collect())
 }
 
@@ -147,7 +147,7 @@ fn useless_pod_term(
     anti: bool,
 ) -> Option<String> {
     let required =
-        if anti { &subject.rules.required_anti_affinity } else { &subject.rules.required_affinity };
+        if anti { &subject.pod.rules.required_anti_affinity } else { &subject.pod.rules.required_affinity };
     let is_same = |other: &&PodTerm| {
         let relation = input.relation(&PodSet::of(term), &PodSet::of(other));
         other.limit == 0

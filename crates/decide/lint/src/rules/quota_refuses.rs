@@ -22,7 +22,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects().filter(|subject| namespaces.contains(subject.namespace())) {
         n_pods = n_pods.saturating_add(subject.n_pods().max(0));
         if subject.template.is_empty() {
-            of_pods.insert(subject.pod.key(), subject);
+            of_pods.insert(subject.pod.object.key(), subject);
         } else {
             of_workloads.insert((subject.namespace().to_owned(), subject.shown()), subject);
         }

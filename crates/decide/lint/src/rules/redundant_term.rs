@@ -13,13 +13,15 @@ const MAX_TERMS: usize = 100;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        let lists =
-            [(false, &subject.rules.required_affinity), (true, &subject.rules.required_anti_affinity)];
+        let lists = [
+            (false, &subject.pod.rules.required_affinity),
+            (true, &subject.pod.rules.required_anti_affinity),
+        ];
         for (anti, terms) in lists {
             let terms = &terms[..terms.len().min(MAX_TERMS)];
             for (i, term) in terms.iter().enumerate() {
                 let is_implied = |term: &PodTerm, by: &PodTerm| {
-                    holds_as_long(&subject.rules, by, term) && is_implied(input, term, by, anti)
+                    holds_as_long(&subject.pod.rules, by, term) && is_implied(input, term, by, anti)
                 };
                 let implies = |(j, other): &(usize, &PodTerm)| {
                     // Of two terms that imply each other, the second one is redundant.

@@ -12,8 +12,8 @@ use crate::subject::Subject;
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
         let Eligible { nodes: eligible, matching, sizes, .. } = &*input.nodes.eligible(subject);
-        let requests = &subject.rules.requests;
-        let names: Vec<String> = pod_requests(&subject.pod.spec).into_keys().collect();
+        let requests = &subject.pod.rules.requests;
+        let names: Vec<String> = pod_requests(&subject.pod.object.spec).into_keys().collect();
         let names: Vec<&String> = names.iter().filter(|name| requests.amount(name) > 0).collect();
         let has = |i: usize, name: &str| allocatable(input.nodes.get(i), name) >= requests.amount(name);
         let fits = |i: &usize| names.iter().all(|name| has(*i, name));
@@ -57,7 +57,8 @@ fn tainted(
     let mut large = matching.iter().filter(|i| input.work.spend(1) && fits(i));
     let first = *large.next()?;
     let forbids = |taint: &&Taint| {
-        TaintEffect::parse(&taint.effect).forbids_scheduling() && !subject.rules.tolerations.tolerate(taint)
+        TaintEffect::parse(&taint.effect).forbids_scheduling()
+            && !subject.pod.rules.tolerations.tolerate(taint)
     };
     let Taint { key, effect, .. } = input.nodes.get(first).spec.taints.iter().find(forbids)?;
     Some(match large.count() {
@@ -73,7 +74,7 @@ fn tainted(
 
 /// The request of the container that requests most.
 fn request_path(subject: &Subject<'_>, name: &str) -> String {
-    let spec = &subject.pod.spec;
+    let spec = &subject.pod.object.spec;
     let amount = |container: &berth_api::object::Container| {
         container.resources.requests.get(name).map(|quantity| quantity.millis())
     };

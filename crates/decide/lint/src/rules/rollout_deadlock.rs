@@ -34,7 +34,7 @@ fn is_limited(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64) -> bo
         input.nodes.domains_of(&limit.key, &eligible).len() as i64 * limit.per_domain <= replicas
     });
     let is_hard = |c: &&SpreadConstraint| c.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
-    let hard: Vec<_> = subject.rules.spread_constraints.iter().filter(is_hard).collect();
+    let hard: Vec<_> = subject.pod.rules.spread_constraints.iter().filter(is_hard).collect();
     // In the domain with the fewest pods there is room, if a pod may go there and no other rule keeps it out.
     let by_spread = match hard.as_slice() {
         [] => false,
@@ -45,14 +45,16 @@ fn is_limited(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64) -> bo
         }
         _ => true,
     };
-    by_domain || by_spread || eligible.nodes.len() as i64 <= replicas && !subject.rules.host_ports.is_empty()
+    by_domain
+        || by_spread
+        || eligible.nodes.len() as i64 <= replicas && !subject.pod.rules.host_ports.is_empty()
 }
 
 /// The rules by which old pods limit the new ones: a domain takes only a limited number of pods of both revisions.
 fn limits_for_updates(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<DomainLimit> {
     let old = pod_of_revision(subject, "old", input.admission());
     let is_of_both = |path: &str| {
-        let terms = subject.rules.required_anti_affinity.iter().filter(|term| term.path == path);
+        let terms = subject.pod.rules.required_anti_affinity.iter().filter(|term| term.path == path);
         terms.into_iter().any(|term| {
             PodSet::of(term).contains(subject.namespace(), &old.metadata.labels, &input.namespaces)
         })
@@ -65,8 +67,8 @@ fn limits_for_updates(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<Domai
 fn on_nodes(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64, findings: &mut Findings) {
     let Trial::Blocked { message, after } = input.try_rollout(subject, replicas as usize) else { return };
     let path = limits_for_updates(input, subject).into_iter().next().map(|limit| limit.path);
-    let path =
-        path.or_else(|| subject.rules.spread_constraints.first().map(|constraint| constraint.path.clone()));
+    let path = path
+        .or_else(|| subject.pod.rules.spread_constraints.first().map(|constraint| constraint.path.clone()));
     let pods =
         if replicas == 1 { "the old pod runs".to_owned() } else { format!("all {replicas} old pods run") };
     let message =
@@ -106,7 +108,7 @@ fn without_nodes(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64, fi
         };
         findings.add(&subject.object, subject.path(path), message).severity(severity).fix(fix);
     }
-    if !subject.rules.host_ports.is_empty() {
+    if !subject.pod.rules.host_ports.is_empty() {
         let message = format!(
             "maxUnavailable comes to 0 and the pods use host ports, so that an update starts only with at least {} nodes",
             replicas + 1
@@ -131,7 +133,7 @@ fn daemon_set(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Findi
     let by_term = limits_for_updates(input, subject).into_iter().find(|limit| limit.per_domain == 1);
     let (path, reason) = match by_term {
         Some(limit) => (limit.path, "its required anti-affinity"),
-        None if !subject.rules.host_ports.is_empty() => ("spec.containers".to_owned(), "its host ports"),
+        None if !subject.pod.rules.host_ports.is_empty() => ("spec.containers".to_owned(), "its host ports"),
         None => return,
     };
     let message =

@@ -73,7 +73,7 @@ fn absent_keys(subject: &Subject<'_>, path: &str, keys: &[String], findings: &mu
 
 fn constraints(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Findings) {
     let counts_all = input.settings.config.feature_gates.has(VersionChange::EmptySpreadSelector);
-    for constraint in &subject.rules.spread_constraints {
+    for constraint in &subject.pod.rules.spread_constraints {
         let path = subject.path(format!("{}.labelSelector", constraint.path));
         if constraint.selector.is_everything() && counts_all {
             let message = format!(
@@ -152,13 +152,14 @@ fn counts_others(
             }
         ),
     };
-    let n_compared = others.iter().map(|other| 1 + other.rules.spread_constraints.len()).sum();
+    let n_compared = others.iter().map(|other| 1 + other.pod.rules.spread_constraints.len()).sum();
     if !input.work.spend(n_compared) {
         return;
     }
     // Pods that have the same constraint are spread with these.
     let has_same = |other: &&Subject<'_>| {
         other
+            .pod
             .rules
             .spread_constraints
             .iter()
@@ -169,7 +170,7 @@ fn counts_others(
     let own: Vec<_> = subject
         .own_labels()
         .filter(|(key, value)| {
-            others.iter().all(|other| other.pod.metadata.label(key) != Some(value.as_str()))
+            others.iter().all(|other| other.pod.object.metadata.label(key) != Some(value.as_str()))
         })
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
@@ -232,7 +233,7 @@ fn own_labels(subject: &Subject<'_>, selector: &Selector) -> Option<String> {
 }
 
 fn node_rules(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Findings) {
-    let rules = &subject.rules;
+    let rules = &subject.pod.rules;
     let has_rules = !rules.node_selector.is_empty() || !rules.required_node_affinity.is_empty();
     if !has_rules || input.nodes.is_empty() || !input.nodes.matching(rules).is_empty() {
         return;

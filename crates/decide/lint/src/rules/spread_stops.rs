@@ -38,19 +38,21 @@ pub(super) fn spread_stops(
     limits: &[DomainLimit],
     findings: &mut Findings,
 ) {
-    let Some(replicas) = subject.replicas.filter(|_| subject.pod.spec.node_name.is_empty()) else { return };
+    let Some(replicas) = subject.replicas.filter(|_| subject.pod.object.spec.node_name.is_empty()) else {
+        return;
+    };
     let is_hard = |constraint: &&SpreadConstraint| {
         constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
             && subject.others_are_in(&subject.spread_set(constraint), &input.namespaces)
     };
-    let hard: Vec<_> = subject.rules.spread_constraints.iter().filter(is_hard).collect();
+    let hard: Vec<_> = subject.pod.rules.spread_constraints.iter().filter(is_hard).collect();
     let eligible = input.nodes.eligible(subject);
     let is_small = |i: &usize| capacity(input.nodes.get(*i), subject) < replicas;
     let may_stop = hard.iter().any(|constraint| replicas > constraint.max_skew)
         && !eligible.nodes.is_empty()
         && (hard.len() > 1
             || !limits.is_empty()
-            || !subject.rules.host_ports.is_empty()
+            || !subject.pod.rules.host_ports.is_empty()
             || eligible.sizes.iter().any(is_small)
             || hard.iter().any(|constraint| input.nodes.has_closed_domain(&eligible, constraint)));
     if !may_stop {
@@ -126,7 +128,7 @@ fn place<'s>(
     // A pod that runs has its room; those of others only count.
     for (i, (pod, is_own)) in running.drain(..).enumerate() {
         let mut counted = match is_own {
-            true => with_requests(&subject.pod, "", scheduler),
+            true => with_requests(&subject.pod.object, "", scheduler),
             false => Pod::default(),
         };
         counted.metadata = pod.metadata.clone();
@@ -140,7 +142,7 @@ fn place<'s>(
     }
     let mut stopped = false;
     while n_placed < n_replicas && !stopped {
-        let pod = cluster.prepare(&with_requests(&subject.pod, &format!("new-{n_placed}"), scheduler));
+        let pod = cluster.prepare(&with_requests(&subject.pod.object, &format!("new-{n_placed}"), scheduler));
         match cluster.place(&pod).node() {
             Some(node) => nodes.push(node.to_owned()),
             None => stopped = true,
@@ -190,7 +192,7 @@ fn stopping<'s>(
             return false;
         }
         let left_out: HashSet<&str> = left_out.iter().map(|constraint| constraint.path.as_str()).collect();
-        let mut pod = with_requests(&subject.pod, "another", scheduler);
+        let mut pod = with_requests(&subject.pod.object, "another", scheduler);
         let mut i = 0..;
         pod.spec.topology_spread_constraints.retain(|_| {
             i.next().is_none_or(|i: usize| {

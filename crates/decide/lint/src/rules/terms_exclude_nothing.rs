@@ -17,7 +17,7 @@ const ONE_IS_MEANT: &str =
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        for rule in &subject.rules.required_node_affinity {
+        for rule in &subject.pod.rules.required_node_affinity {
             let Some(terms) = requirements(rule).filter(|terms| terms.len() > 1) else { continue };
             let size: usize = terms.iter().flatten().map(requirement_steps).sum();
             if !input.work.spend(terms.len() * size) {

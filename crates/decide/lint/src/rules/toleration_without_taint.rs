@@ -16,7 +16,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
         let tolerations = subject.written.spec.tolerations.iter().enumerate();
         for (i, toleration) in tolerations.filter(|(_, t)| !t.key.is_empty() && !is_condition(&t.key)) {
-            let rule = TolerationRule::parse(toleration).in_force(input.settings.config.feature_gates);
+            let rule = TolerationRule::parse(toleration, input.settings.config.feature_gates);
             let first = taints.partition_point(|taint| taint.key < toleration.key);
             let mut of_key = taints[first..].iter().take_while(|taint| taint.key == toleration.key);
             if of_key.clone().any(|taint| rule.tolerates(taint)) {

@@ -54,7 +54,7 @@ fn topology_keys(subject: &Subject<'_>) -> Vec<(String, String)> {
         TopologyScope::Key(key) => Some((term.path(), key.clone())),
         TopologyScope::All => None,
     });
-    let constraints = subject.rules.spread_constraints.iter();
+    let constraints = subject.pod.rules.spread_constraints.iter();
     terms
         .chain(constraints.map(|constraint| (constraint.path.clone(), constraint.topology_key.clone())))
         .collect()

@@ -3,6 +3,7 @@
 use berth_api::object::VolumeObject;
 use berth_api::object::volume::{NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim, StorageClass};
 use berth_api::read::Kind;
+use berth_control::claim::mismatch;
 use berth_input::inventory::WorkloadSpec;
 use berth_rules::volume::{VOLUME_ZONE_LABELS, zones_of_label};
 use berth_rules::{NodeRequirement, NodeSelectorRule, NodeTerm, Requirement};
@@ -14,7 +15,7 @@ use crate::subject::Subject;
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
-        let Some(own) = alternatives(&subject.rules, &input.work) else { continue };
+        let Some(own) = alternatives(&subject.pod.rules, &input.work) else { continue };
         let own: Vec<_> = own.into_iter().map(current_keys).filter(|own| is_satisfiable(own)).collect();
         // Without an allowed node the volumes do not matter.
         if own.is_empty() {
@@ -39,7 +40,7 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
 
 /// Whether a node that the pod may run on satisfies the rules of a volume; true if the pod may run on none.
 fn any_node(input: &LintInput<'_>, subject: &Subject<'_>, rules: &[NodeSelectorRule]) -> bool {
-    let eligible = input.nodes.matching(&subject.rules);
+    let eligible = input.nodes.matching(&subject.pod.rules);
     let has_all = |i: &usize| {
         let metadata = &input.nodes.get(*i).metadata;
         rules.iter().all(|rule| rule.matches(&metadata.name, &metadata.labels))
@@ -59,7 +60,7 @@ fn claims(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<(String, Persiste
         })
     };
     let mut claims = Vec::new();
-    for (i, volume) in subject.pod.spec.volumes.iter().enumerate() {
+    for (i, volume) in subject.pod.object.spec.volumes.iter().enumerate() {
         let Some(source) = &volume.persistent_volume_claim else { continue };
         let path = subject.path(format!("spec.volumes[{i}].persistentVolumeClaim.claimName"));
         let found = existing().filter(|claim| claim.metadata.name == source.claim_name);
@@ -96,12 +97,8 @@ fn restriction(
             _ => None,
         })
     };
-    let is_bound = |volume: &&PersistentVolume| {
-        let claim_ref = volume.spec.claim_ref.as_ref();
-        volume.metadata.name == claim.spec.volume_name
-            || claim_ref
-                .is_some_and(|c| c.name == claim.metadata.name && c.namespace == claim.metadata.namespace)
-    };
+    let is_bound =
+        |volume: &&PersistentVolume| volume.metadata.name == claim.spec.volume_name || volume.is_for(claim);
     if let Some(volume) = volumes().find(is_bound) {
         let rules = volume_rules(volume);
         return (!rules.is_empty()).then(|| (format!("PersistentVolume {}", volume.metadata.name), rules));
@@ -112,9 +109,8 @@ fn restriction(
     })?;
     let name = format!("storage of StorageClass {}", class.metadata.name);
     if class.provisioner == NO_PROVISIONER {
-        let free = volumes().filter(|volume| {
-            volume.spec.claim_ref.is_none() && volume.storage_class() == class.metadata.name
-        });
+        let free =
+            volumes().filter(|volume| volume.spec.claim_ref.is_none() && mismatch(volume, claim).is_none());
         // Each volume is an alternative.
         let terms_of = |volume| match volume_rules(volume).as_slice() {
             [rule] => Some(rule.terms.clone()),

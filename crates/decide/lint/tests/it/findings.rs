@@ -612,6 +612,43 @@ fn claims_that_pods_of_a_group_share_count_once_with_their_gate() {
 }
 
 #[test]
+fn a_comparison_without_its_gate_did_not_lack_a_toleration() {
+    let text = "{apiVersion: v1, kind: Node, metadata: {name: small}, status: {allocatable: {cpu: 2, memory: 8Gi, pods: 10}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: large}, spec: {taints: [{key: sla, value: '5', effect: NoSchedule}]},
+  status: {allocatable: {cpu: 8, memory: 8Gi, pods: 10}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: p, creationTimestamp: '2026-01-01T00:00:00Z'}, spec: {
+  tolerations: [{key: sla, operator: Gt, value: '3', effect: NoSchedule}],
+  containers: [{name: c, image: c, resources: {requests: {cpu: 4}}}]}}
+";
+    let inventory = Inventory::from_text(text).expect("the objects are valid");
+    for (is_on, n_findings) in [(true, 0), (false, 1)] {
+        let mut settings = Settings::default();
+        settings.config.feature_gates.taint_toleration_comparison_operators = is_on;
+        let report = report_with(&inventory, &settings, Policy::default(), &["request-exceeds-every-node"]);
+        let found: Vec<_> = report.findings.iter().map(|finding| &finding.message).collect();
+        assert_eq!(found.len(), n_findings, "{is_on}: {found:?}");
+        assert!(found.iter().all(|message| message.contains("taint sla:NoSchedule")), "{found:?}");
+    }
+}
+
+#[test]
+fn a_policy_refused_rules_that_strict_v1_ignores() {
+    let term = "{topologyKey: zone, labelSelector: {}, namespaceSelector: {}}";
+    let text = format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: p, labels: {{app: a}}}}, spec: {{containers: [{{name: c, image: c}}], \
+         affinity: {{podAntiAffinity: {{requiredDuringSchedulingRequiredDuringExecution: [{term}]}}}}}}}}"
+    );
+    let inventory = Inventory::from_text(&text).expect("the objects are valid");
+    for (extensions, n_findings) in [(true, 1), (false, 0)] {
+        let settings = Settings { extensions, ..Settings::default() };
+        let report = report_with(&inventory, &settings, Policy::default(), &["policy-refuses"]);
+        assert_eq!(report.findings.len(), n_findings, "{extensions}: {:?}", report.findings);
+    }
+}
+
+#[test]
 fn a_misspelt_rule_in_the_annotation_was_not_reported() {
     let annotation = "scheduling.berth.dev/affinity: '{podAntiAfinity: {}}'";
     let pod = |metadata: &str| {

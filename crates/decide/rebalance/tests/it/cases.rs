@@ -1,8 +1,7 @@
 //! Plans for clusters of a few nodes.
 
-use berth_rebalance::{
-    Goal, Movable, Move, Obstacle, Pending, PendingGroup, Plan, Request, Threshold, next_step,
-};
+use berth_api::object::group::RemainingGroup;
+use berth_rebalance::{Goal, Movable, Move, Obstacle, Pending, Plan, Request, Threshold, next_step};
 use berth_testkit::naive::World;
 use serde_json::json;
 
@@ -205,27 +204,22 @@ fn a_group_gets_room_as_a_whole_or_not_at_all() {
         World { nodes: (1..4).map(|i| node(&format!("n{i}"), "a", 4)).collect(), ..World::default() };
     world.pods.extend((1..4).map(|i| pod(&format!("p{i}"), "p", &format!("n{i}"), 1000, json!({}))));
     world.pods.extend((0..2).map(|i| pod(&format!("member-{i}"), "group", "", 3500, json!({}))));
-    let of_group = |min| {
-        let unit = move |pods| {
-            vec![Pending { pods, group: Some(PendingGroup { min, levels: Vec::new(), composite: None }) }]
-        };
+    let of_group = |problem: Option<String>| {
+        let group = Some(RemainingGroup { min: 2, problem, ..RemainingGroup::default() });
+        let unit = move |pods| vec![Pending { pods, group }];
         plan_with(&world, &request(&[Goal::Defragment]), unit)
     };
-    let plan = of_group(Some(2));
+    let plan = of_group(None);
     assert_eq!((plan.before[&Goal::Defragment], plan.after[&Goal::Defragment]), (2.0, 0.0));
     assert_eq!((plan.moves.len(), plan.placed.len()), (2, 2));
     // Without its PodGroup nothing is known of it.
-    let plan = of_group(None);
+    let plan = of_group(Some("it is not known".to_owned()));
     assert_eq!((plan.moves.len(), plan.after[&Goal::Defragment]), (0, 2.0));
     // Three nodes have no room for three of them beside the three pods.
     let mut larger = world.clone();
     larger.pods.push(pod("member-2", "group", "", 3500, json!({})));
-    let unit = |pods| {
-        vec![Pending {
-            pods,
-            group: Some(PendingGroup { min: Some(3), levels: Vec::new(), composite: None }),
-        }]
-    };
+    let unit =
+        |pods| vec![Pending { pods, group: Some(RemainingGroup { min: 3, ..RemainingGroup::default() }) }];
     let plan = plan_with(&larger, &request(&[Goal::Defragment]), unit);
     assert_eq!((plan.moves.len(), plan.is_exhaustive), (0, true));
 }

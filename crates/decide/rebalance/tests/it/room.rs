@@ -1,6 +1,7 @@
 //! Room in clusters with too many pods and nodes for an exhaustive search.
 
-use berth_rebalance::{Goal, Pending, PendingGroup, Plan, Request};
+use berth_api::object::group::RemainingGroup;
+use berth_rebalance::{Goal, Pending, Plan, Request};
 use berth_testkit::naive::World;
 use serde_json::{Value, json};
 
@@ -92,7 +93,7 @@ fn a_group_gets_room_in_a_large_cluster() {
         let mut pods: Vec<_> = (1..5).map(running).collect();
         pods.extend((0..n_members).map(|i| pod(&format!("member-{i}"), "group", "", 3500, json!({}))));
         let world = in_large_cluster(World { nodes, pods, ..World::default() });
-        let group = Some(PendingGroup { min: Some(n_members), levels: Vec::new(), composite: None });
+        let group = Some(RemainingGroup { min: n_members, ..RemainingGroup::default() });
         plan_with(&world, &request(&[Goal::Defragment]), |pods| vec![Pending { pods, group }])
     };
     let plan = of_group(3);

@@ -23,21 +23,18 @@ pub use operation::Operation;
 pub use priority::Priority;
 pub use runtime_class::{known_runtime_classes, unknown_runtime_class};
 pub use validate::{
-    ValidationOptions, validate_annotations, validate_changed_annotations, validate_label_selector,
-    validate_node, validate_node_selector, validate_pod, validate_runtime_class, validate_tolerations,
+    validate_annotations, validate_changed_annotations, validate_label_selector, validate_node,
+    validate_node_selector, validate_pod, validate_runtime_class, validate_tolerations,
 };
 pub use warnings::{creation_warnings, deprecated_node_label, extension_warnings};
 
-use crate::merge_label_keys;
-use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
+use crate::{RuleOptions, merge_label_keys};
+use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::{Pod, PriorityClass, RuntimeClass};
 
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionOptions<'a> {
-    /// Whether the proposals' fields and `Gt`/`Lt` in pod terms are enabled.
-    pub extensions: bool,
-    /// The feature gates of the API server.
-    pub feature_gates: FeatureGates,
+    pub rules: RuleOptions,
     /// The priority classes of the cluster, without the two built-in ones. With `None` they are unknown: the priority in
     /// the pod is used, and no class name is an error.
     pub priority_classes: Option<&'a [PriorityClass]>,
@@ -50,8 +47,7 @@ pub struct AdmissionOptions<'a> {
 impl Default for AdmissionOptions<'_> {
     fn default() -> Self {
         AdmissionOptions {
-            extensions: true,
-            feature_gates: FeatureGates::default(),
+            rules: RuleOptions::default(),
             priority_classes: None,
             runtime_classes: None,
             default_tolerations: true,
@@ -78,19 +74,19 @@ impl AdmissionResult {
 /// Changes a pod as its creation does, and returns whether the API server would create it.
 pub fn admit(pod: &mut Pod, options: &AdmissionOptions<'_>) -> AdmissionResult {
     default_pod(pod);
-    if options.feature_gates.version >= KubernetesVersion::V1_37 {
+    let RuleOptions { extensions, feature_gates } = options.rules;
+    if feature_gates.version >= KubernetesVersion::V1_37 {
         complete_pod_resources(&mut pod.spec);
     }
     if let Err(reason) = run_plugins(pod, options) {
         let denied = Some(format!("pods {:?} is forbidden: {reason}", pod.metadata.name));
         return AdmissionResult { denied, ..AdmissionResult::default() };
     }
-    let dropped = if options.extensions { vec![] } else { warnings::drop_extensions(pod) };
+    let dropped = if extensions { vec![] } else { warnings::drop_extensions(pod) };
     merge_label_keys(pod);
-    let AdmissionOptions { extensions, feature_gates, .. } = *options;
-    let errors = validate_pod(pod, &ValidationOptions { extensions, feature_gates });
+    let errors = validate_pod(pod, options.rules);
     let mut warnings = creation_warnings(pod);
-    if options.extensions {
+    if extensions {
         warnings.extend(warnings::extension_warnings(pod));
     }
     warnings.extend(dropped);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_api::object::{Affinity, Pod, Shared, TopologySpreadConstraint};
+use berth_rules::RuleOptions;
 use berth_rules::admission::{AdmissionOptions, admit};
 use flate2::read::GzDecoder;
 use serde::de::DeserializeOwned;
@@ -68,7 +69,10 @@ fn compare(
     differ: &mut dyn FnMut(&str, String, String),
 ) {
     let mut pod: Pod = serde_json::from_value(pod.clone()).expect("a recorded pod");
-    let options = AdmissionOptions { extensions: false, feature_gates, ..AdmissionOptions::default() };
+    let options = AdmissionOptions {
+        rules: RuleOptions { extensions: false, feature_gates },
+        ..AdmissionOptions::default()
+    };
     let admission = admit(&mut pod, &options);
     // What a recording does not carry is not compared; only the large suite leaves fields out on purpose.
     let is_partial = expected.get("nodes").is_none() && expected.get("invalid").is_none();

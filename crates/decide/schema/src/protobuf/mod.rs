@@ -1,68 +1,46 @@
-//! Reading the protobuf form of objects (`application/vnd.kubernetes.protobuf`), which typed clients send:
-//! `kubectl create` and `kubectl drain` among them. Answers are always JSON; clients that send protobuf
-//! accept that.
-//!
-//! The form is an envelope with kind and version around a message. Messages are read along the same types as
-//! JSON; only the field numbers come from another table (`numbers.txt`).
+//! The protobuf form of objects (`application/vnd.kubernetes.protobuf`), which typed clients send and ask for: an envelope
+//! with kind and version around a message. Messages are read and written along the same types as JSON; only the field
+//! numbers come from another table (`numbers.txt`).
 
 mod error;
+mod read;
 mod wire;
+mod write;
 
 use std::sync::OnceLock;
 
-use base64::Engine as _;
-use jiff::Timestamp;
 use rustc_hash::FxHashMap;
-use serde_json::{Map, Value};
 
 use crate::built_in::type_of;
-use crate::types::{Scalar, Struct, Type};
+use crate::types::{Struct, Type};
 pub use error::ProtobufError;
-use wire::{Reader, Wire};
+pub use read::decode;
+pub use write::{encode, list_head, push_item, watch_frame};
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Decodes an object into JSON.
-///
-/// # Errors
-/// The bytes are not an object of a known kind.
-pub fn decode(bytes: &[u8]) -> Result<Value, ProtobufError> {
-    let message = bytes.strip_prefix(MAGIC).ok_or(ProtobufError::NoEnvelope)?;
-    let (mut kind, mut api_version, mut raw) = (String::new(), String::new(), &[][..]);
-    let mut envelope = Reader::new(message);
-    while let Some((number, value)) = envelope.next()? {
-        match (number, value) {
-            (1, Wire::Bytes(meta)) => {
-                let mut meta = Reader::new(meta);
-                while let Some((number, value)) = meta.next()? {
-                    match number {
-                        1 => api_version = value.text()?.to_owned(),
-                        2 => kind = value.text()?.to_owned(),
-                        _ => {}
-                    }
-                }
-            }
-            (2, Wire::Bytes(object)) => raw = object,
-            (3, Wire::Bytes(encoding)) if !encoding.is_empty() => {
-                return Err(ProtobufError::Malformed("the envelope's content is encoded"));
-            }
-            _ => {}
-        }
-    }
-    let (group, version) = match kind.as_str() {
+/// The type of the objects of a kind; `None` if they have no protobuf form.
+fn message_type(api_version: &str, kind: &str) -> Option<&'static Struct> {
+    let (group, version, kind) = match kind {
+        // The metadata is the first field of every object.
+        "PartialObjectMetadata" => ("", "v1", "Namespace"),
         // Every group has the same definition.
-        "DeleteOptions" => ("meta.k8s.io", "v1"),
-        _ => api_version.split_once('/').unwrap_or(("", &api_version)),
+        "DeleteOptions" | "Status" => ("meta.k8s.io", "v1", kind),
+        _ => {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            (group, version, kind)
+        }
     };
-    let of = match type_of(group, version, &kind) {
-        Some(Type::Struct(of)) if !numbers(&of.name).is_empty() => of,
-        _ => return Err(ProtobufError::UnknownKind { api_version, kind }),
-    };
-    let mut object = Map::new();
-    object.insert("apiVersion".to_owned(), api_version.into());
-    object.insert("kind".to_owned(), kind.into());
-    read_fields(of, numbers(&of.name), raw, &mut object)?;
-    Ok(Value::Object(object))
+    match type_of(group, version, kind) {
+        Some(Type::Struct(of)) if !numbers(&of.name).by_number.is_empty() => Some(of),
+        _ => None,
+    }
+}
+
+/// Whether objects of a kind have a protobuf form. CustomResourceDefinitions have none here: the alternatives within a schema
+/// are other messages than in JSON.
+pub fn is_encodable(api_version: &str, kind: &str) -> bool {
+    message_type(api_version, kind).is_some()
 }
 
 /// The meaning of a number.
@@ -71,26 +49,43 @@ enum Place {
     /// Its name, and its Go type if that is not clear from its type in JSON.
     Field(&'static str, &'static str),
     /// The name of the struct that Go embeds, and its fields.
-    Inline(&'static str, Numbers),
+    Inline(&'static str, Places),
 }
 
-type Numbers = Vec<(u32, Place)>;
+type Places = Vec<(u32, Place)>;
+
+/// The field numbers of a definition.
+#[derive(Debug, Default)]
+struct Numbers {
+    by_number: Places,
+    /// The number of each field, after those of the messages around it that JSON does not have.
+    by_name: FxHashMap<&'static str, Vec<u32>>,
+}
 
 /// The numbers of a definition's fields; none if it has none.
 fn numbers(definition: &str) -> &'static Numbers {
     static TABLE: OnceLock<FxHashMap<&'static str, Numbers>> = OnceLock::new();
-    static NONE: Numbers = Numbers::new();
+    static NONE: OnceLock<Numbers> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
         let lines = include_str!("numbers.txt").lines().filter(|line| !line.starts_with('#'));
         lines
             .filter_map(|line| line.split_once(' '))
-            .map(|(name, fields)| (name, parse(fields, ' ')))
+            .map(|(name, fields)| (name, Numbers::parse(fields)))
             .collect()
     });
-    definition.strip_prefix("io.k8s.").and_then(|name| table.get(name)).unwrap_or(&NONE)
+    let found = definition.strip_prefix("io.k8s.").and_then(|name| table.get(name));
+    found.unwrap_or_else(|| NONE.get_or_init(Numbers::default))
 }
 
-fn parse(fields: &'static str, separator: char) -> Numbers {
+impl Numbers {
+    fn parse(fields: &'static str) -> Numbers {
+        let mut numbers = Numbers { by_number: parse(fields, ' '), by_name: FxHashMap::default() };
+        add_paths(&numbers.by_number, &mut Vec::new(), &mut numbers.by_name);
+        numbers
+    }
+}
+
+fn parse(fields: &'static str, separator: char) -> Places {
     let mut depth = 0;
     let outside = |c: char| {
         depth += i32::from(c == '{') - i32::from(c == '}');
@@ -108,177 +103,29 @@ fn parse(fields: &'static str, separator: char) -> Numbers {
     fields.split(outside).filter_map(place).collect()
 }
 
+fn add_paths(places: &Places, path: &mut Vec<u32>, by_name: &mut FxHashMap<&'static str, Vec<u32>>) {
+    for (number, place) in places {
+        path.push(*number);
+        match place {
+            Place::Field(name, _) => drop(by_name.insert(name, path.clone())),
+            Place::Inline(_, inner) => add_paths(inner, path, by_name),
+        }
+        path.pop();
+    }
+}
+
 /// How Go's decoder names a field: the structs that it is embedded by (`RuleWithOperations.Rule.`), and its type if that is not clear
 /// from its type in JSON.
 pub(crate) fn go_names(definition: &str, field: &str) -> (String, &'static str) {
-    fn find(numbers: &'static Numbers, field: &str) -> Option<(String, &'static str)> {
-        numbers.iter().find_map(|(_, place)| match place {
+    fn find(places: &'static Places, field: &str) -> Option<(String, &'static str)> {
+        places.iter().find_map(|(_, place)| match place {
             Place::Field(name, go_type) => (*name == field).then(|| (String::new(), *go_type)),
             Place::Inline(embedded, inner) => {
                 find(inner, field).map(|(within, go_type)| (format!("{embedded}.{within}"), go_type))
             }
         })
     }
-    find(numbers(definition), field).unwrap_or_default()
-}
-
-fn read_fields(
-    of: &Struct,
-    numbers: &'static Numbers,
-    message: &[u8],
-    object: &mut Map<String, Value>,
-) -> Result<(), ProtobufError> {
-    let mut reader = Reader::new(message);
-    while let Some((number, wire)) = reader.next()? {
-        match numbers.iter().find(|(known, _)| *known == number).map(|(_, place)| place) {
-            Some(Place::Inline(_, inner)) => read_fields(of, inner, wire.bytes()?, object)?,
-            Some(Place::Field(name, _)) => read_field(of, name, &wire, object)?,
-            // An unknown field, from a newer version.
-            None => {}
-        }
-    }
-    Ok(())
-}
-
-/// Reads one occurrence of a field: repeated ones add up. Clients send zeros of fields that are not set.
-fn read_field(
-    of: &Struct,
-    name: &str,
-    wire: &Wire<'_>,
-    object: &mut Map<String, Value>,
-) -> Result<(), ProtobufError> {
-    let Some(field) = of.field(name) else { return Ok(()) };
-    match field.ty() {
-        Type::List { items, .. } => {
-            let list = object.entry(name).or_insert_with(|| Value::Array(Vec::new()));
-            if let Value::Array(list) = list {
-                read_items(items.get(), wire, list)?;
-            }
-        }
-        Type::Map { values, .. } => {
-            let map = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
-            if let Value::Object(map) = map {
-                read_entry(values.get(), wire.bytes()?, map)?;
-            }
-        }
-        ty => {
-            let value = read_value(ty, wire)?;
-            if !value.is_null() && !of.omits(name, &value) {
-                object.insert(name.to_owned(), value);
-            }
-        }
-    }
-    Ok(())
-}
-
-fn read_items(items: &Type, wire: &Wire<'_>, list: &mut Vec<Value>) -> Result<(), ProtobufError> {
-    match (items, wire) {
-        // Numbers may be packed or unpacked.
-        (Type::Scalar(Scalar::Int32 | Scalar::Int64), Wire::Bytes(packed)) => {
-            let mut packed = Reader::new(packed);
-            while !packed.is_empty() {
-                list.push(packed.varint()?.cast_signed().into());
-            }
-        }
-        _ => list.push(read_value(items, wire)?),
-    }
-    Ok(())
-}
-
-fn read_entry(values: &Type, entry: &[u8], map: &mut Map<String, Value>) -> Result<(), ProtobufError> {
-    let (mut key, mut value) = (String::new(), None);
-    let mut reader = Reader::new(entry);
-    while let Some((number, wire)) = reader.next()? {
-        match (number, values) {
-            (1, _) => key = wire.text()?.to_owned(),
-            // A list as a value is a message with the list as its only field.
-            (2, Type::List { items, .. }) => {
-                let mut list = Vec::new();
-                let mut inner = Reader::new(wire.bytes()?);
-                while let Some((_, item)) = inner.next()? {
-                    read_items(items.get(), &item, &mut list)?;
-                }
-                value = Some(Value::Array(list));
-            }
-            (2, _) => value = Some(read_value(values, &wire)?),
-            _ => {}
-        }
-    }
-    map.insert(key, value.unwrap_or_else(|| values.zero()));
-    Ok(())
-}
-
-/// Reads a value; `null` for an absent time or an absent JSON value.
-fn read_value(ty: &Type, wire: &Wire<'_>) -> Result<Value, ProtobufError> {
-    Ok(match ty {
-        Type::Struct(of) => {
-            let mut object = Map::new();
-            read_fields(of, numbers(&of.name), wire.bytes()?, &mut object)?;
-            Value::Object(object)
-        }
-        Type::Any => match first(wire.bytes()?)? {
-            Some(raw) if !raw.bytes()?.is_empty() => serde_json::from_slice(raw.bytes()?)
-                .map_err(|_| ProtobufError::Malformed("a field of any content is not JSON"))?,
-            _ => Value::Null,
-        },
-        Type::Scalar(scalar) => read_scalar(*scalar, wire)?,
-        Type::Map { .. } | Type::List { .. } => {
-            return Err(ProtobufError::Malformed("a list or map within a list"));
-        }
-    })
-}
-
-/// The field with number 1, the only field of some messages.
-fn first(message: &[u8]) -> Result<Option<Wire<'_>>, ProtobufError> {
-    let mut reader = Reader::new(message);
-    while let Some((number, wire)) = reader.next()? {
-        if number == 1 {
-            return Ok(Some(wire));
-        }
-    }
-    Ok(None)
-}
-
-fn read_scalar(scalar: Scalar, wire: &Wire<'_>) -> Result<Value, ProtobufError> {
-    Ok(match scalar {
-        Scalar::String => wire.text()?.into(),
-        Scalar::Bytes => base64::engine::general_purpose::STANDARD.encode(wire.bytes()?).into(),
-        Scalar::Int32 | Scalar::Int64 => wire.integer()?.into(),
-        Scalar::Boolean => (wire.integer()? != 0).into(),
-        Scalar::Number => wire.float()?.into(),
-        Scalar::Quantity => match first(wire.bytes()?)? {
-            Some(text) => text.text()?.into(),
-            None => "0".into(),
-        },
-        Scalar::IntOrString => {
-            let (mut is_text, mut number, mut text) = (false, 0, "");
-            let mut reader = Reader::new(wire.bytes()?);
-            while let Some((field, wire)) = reader.next()? {
-                match field {
-                    1 => is_text = wire.integer()? == 1,
-                    2 => number = wire.integer()?,
-                    3 => text = wire.text()?,
-                    _ => {}
-                }
-            }
-            if is_text { text.into() } else { number.into() }
-        }
-        Scalar::Time | Scalar::MicroTime => {
-            let (mut seconds, mut nanos) = (None, 0);
-            let mut reader = Reader::new(wire.bytes()?);
-            while let Some((field, wire)) = reader.next()? {
-                match field {
-                    1 => seconds = Some(wire.integer()?),
-                    2 => nanos = wire.integer()?,
-                    _ => {}
-                }
-            }
-            let Some(seconds) = seconds else { return Ok(Value::Null) };
-            let nanos = i32::try_from(nanos).map_err(|_| ProtobufError::Malformed("a time out of range"))?;
-            let time = Timestamp::new(seconds, nanos);
-            time.map_err(|_| ProtobufError::Malformed("a time out of range"))?.to_string().into()
-        }
-    })
+    find(&numbers(definition).by_number, field).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -194,14 +194,20 @@ pub fn capacity(
             .or(unadmitted.map(|why| why.to_string()))
             .unwrap_or_default(),
     };
+    let required = room.replicas.first().map_or(1, |pod| room.simulation.required_members(pod));
+    if capacity.running + placed.len() < required && !placed.is_empty() {
+        // Fewer pods of a group than it requires are not placed.
+        capacity.message =
+            format!("{} of {required} pods that the group requires fit: {}", placed.len(), capacity.message);
+        (capacity.replicas, capacity.by_domain) = (0, BTreeMap::new());
+    }
     if let Some(target) = &request.target {
         let n_missing = target.n_replicas.saturating_sub(room.n_running);
         if capacity.replicas >= n_missing {
             capacity.nodes_needed = Some(0);
         } else if room.node.is_none() {
-            let extensions = room.simulation.cluster().settings().extensions;
             if let Some(pod) = room.replicas.first() {
-                let read = read_labels(pod, extensions, &terms);
+                let read = read_labels(&room.simulation.rules_of(pod), &terms);
                 models.iter().try_for_each(|model| model.check_labels(&read))?;
             }
             room.take_back(&placed);

@@ -7,7 +7,7 @@ use berth_api::object::volume::CsiNode;
 use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::labels::{HOSTNAME, ZONE};
-use berth_control::expand::is_daemon_of;
+use berth_control::expand::{is_daemon_of, target_node};
 use berth_input::inventory::{Entry, Inventory};
 
 use super::Target;
@@ -42,8 +42,8 @@ pub(super) struct Model {
     pub(super) csi_node: Option<CsiNode>,
     /// The devices of the node that it is like.
     pub(super) slices: Vec<ResourceSlice>,
-    /// The pods of DaemonSets on it, and those that the node runs itself.
-    pub(super) daemons: Vec<Pod>,
+    /// The pods of DaemonSets in each domain, and those that the node runs itself.
+    pub(super) daemons: Vec<Vec<Pod>>,
     /// Whether nodes are added to the domains in turn: no existing node is in one.
     pub(super) in_turn: bool,
     /// Whether it is a type, not an existing node.
@@ -109,7 +109,7 @@ impl Model {
             topology_key: topology_key.to_owned(),
             csi_node,
             slices: slices_of(inventory, name).cloned().collect(),
-            daemons: daemons(inventory, options, &node_like(&nodes[0].1, name.to_owned()), is_type),
+            daemons: daemons(inventory, options, name, &nodes, is_type),
             nodes,
             in_turn,
             is_type,
@@ -134,9 +134,17 @@ impl Model {
     }
 }
 
-/// The pods that run on each new node like this one: those of the DaemonSets of the input, and of DaemonSets that the input does not
+/// The pods that run on a new node in each domain: those of the DaemonSets of the input, and of DaemonSets that the input does not
 /// have but pods of. Nodes like an existing one also run the pods that it runs itself.
-fn daemons(inventory: &Inventory, options: &SimulationOptions, node: &Node, is_type: bool) -> Vec<Pod> {
+fn daemons(
+    inventory: &Inventory,
+    options: &SimulationOptions,
+    like: &str,
+    nodes: &[(String, Node)],
+    is_type: bool,
+) -> Vec<Vec<Pod>> {
+    let nodes = nodes.iter().enumerate();
+    let nodes: Vec<Node> = nodes.map(|(i, (_, node))| node_like(node, format!("{like}-{i}"))).collect();
     let mut only_daemons = Inventory::default();
     only_daemons.namespaces.clone_from(&inventory.namespaces);
     let workloads = inventory.workloads.iter().filter(|entry| entry.object.kind() == Kind::DaemonSet);
@@ -148,27 +156,33 @@ fn daemons(inventory: &Inventory, options: &SimulationOptions, node: &Node, is_t
     let known = only_daemons.workloads.iter().map(|entry| entry.object.metadata().namespaced_name());
     let mut seen: HashSet<NamespacedName> = known.collect();
     let source = SourceLocation::file("new nodes");
-    only_daemons.nodes = vec![Entry { object: node.clone(), raw: None, source, order: 0 }];
+    let entry = |node: &Node| Entry { object: node.clone(), raw: None, source: source.clone(), order: 0 };
+    only_daemons.nodes = nodes.iter().map(entry).collect();
     let options = SimulationOptions { settings: options.settings.clone(), ..SimulationOptions::default() };
     // What cannot be expanded is reported when the cluster is built.
-    let simulation = Simulation::of_valid(only_daemons, options);
-    let mut daemons: Vec<Pod> = simulation
-        .map(|(simulation, _)| simulation.pods().iter().map(|pod| pod.pod.clone()).collect())
-        .unwrap_or_default();
+    let simulation = Simulation::of_valid(only_daemons, options).ok().map(|(simulation, _)| simulation);
+    let mut daemons = vec![Vec::new(); nodes.len()];
+    for pod in simulation.iter().flat_map(Simulation::pods) {
+        let of_node = |node: &Node| target_node(&pod.pod) == Some(&node.metadata.name);
+        nodes.iter().position(of_node).into_iter().for_each(|at| daemons[at].push(pod.pod.clone()));
+    }
     let pods = inventory.pods.iter().map(|entry| &entry.object);
     for pod in pods.filter(|pod| pod.belongs_to_node() && !pod.metadata.is_deleting()) {
         let owner = pod.metadata.controller().filter(|owner| owner.kind == Kind::DaemonSet.name());
         let owner = owner.map(|owner| NamespacedName::new(&pod.metadata.namespace, &owner.name));
         let is_known = owner.as_ref().is_some_and(|owner| seen.contains(owner));
-        let is_on_node = !is_type && pod.spec.node_name == node.metadata.name;
+        let is_on_node = !is_type && pod.spec.node_name == like;
         if is_known || !is_on_node && (!is_type || owner.is_none()) {
             continue;
         }
-        let mut pod = pod.clone();
-        recreate(&mut pod, None);
-        if is_on_node || is_daemon_of(&mut pod, node) {
-            daemons.push(pod);
-            seen.extend(owner.filter(|_| is_type));
+        let mut new = pod.clone();
+        recreate(&mut new, None);
+        for (node, daemons) in nodes.iter().zip(&mut daemons) {
+            let mut new = new.clone();
+            if owner.is_none() || is_daemon_of(&mut new, node) {
+                daemons.push(new);
+                seen.extend(owner.clone().filter(|_| is_type));
+            }
         }
     }
     daemons

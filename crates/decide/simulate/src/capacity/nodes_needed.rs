@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use berth_api::object::device::{DeviceKind, DeviceObject};
-use berth_api::object::{ObjectMeta, VolumeKind, VolumeObject};
+use berth_api::object::{ObjectMeta, Pod, VolumeKind, VolumeObject};
 use berth_api::work::WorkBudget;
 use berth_engine::Verdict;
 use serde::Serialize;
@@ -83,7 +83,9 @@ impl Room {
         let mut prevented = Vec::new();
         for model in models {
             let cluster = self.simulation.cluster();
-            self.daemons = model.daemons.iter().map(|daemon| cluster.prepare(daemon)).collect();
+            let prepared =
+                |daemons: &Vec<Pod>| daemons.iter().map(|daemon| cluster.prepare(daemon)).collect();
+            self.daemons = model.daemons.iter().map(prepared).collect();
             let distribution = match self.nodes_needed(model, n_replicas) {
                 Ok(distribution) => distribution,
                 Err(prevention) => {
@@ -242,7 +244,7 @@ impl Room {
         for slice in slices_like(&model.slices, &model.name, &name) {
             cluster.set_device_object(&DeviceObject::ResourceSlice(Box::new(slice)));
         }
-        for daemon in &self.daemons {
+        for daemon in &self.daemons[domain] {
             cluster.assume(&daemon.named(&format!("{}-{name}", daemon.name())), &name);
         }
         name
@@ -250,7 +252,7 @@ impl Room {
 
     fn remove_node(&mut self, model: &Model, name: &str) {
         let cluster = self.simulation.cluster();
-        for daemon in &model.daemons {
+        for daemon in model.daemons.iter().flatten() {
             let ObjectMeta { namespace, name: daemon, .. } = &daemon.metadata;
             cluster.remove_pod(namespace, &format!("{daemon}-{name}"));
         }

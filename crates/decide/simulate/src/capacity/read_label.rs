@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::object::Pod;
 use berth_engine::TermSummary;
 use berth_input::config::Plugin;
 use berth_rules::{PodRules, TopologyScope, WhenUnsatisfiable};
@@ -16,8 +15,7 @@ pub struct ReadLabel {
 }
 
 /// The topology keys that decide where the pod may go: those of its required rules, and of other rules that exclude nodes.
-pub(super) fn read_labels(pod: &Pod, extensions: bool, terms: &[TermSummary]) -> BTreeSet<ReadLabel> {
-    let rules = PodRules::parse(pod, extensions);
+pub(super) fn read_labels(rules: &PodRules, terms: &[TermSummary]) -> BTreeSet<ReadLabel> {
     let label = |key: &str, term: &str| ReadLabel { key: key.to_owned(), term: term.to_owned() };
     let own = rules.required_affinity.iter().chain(&rules.required_anti_affinity);
     let own = own.filter_map(|term| match &term.topology {

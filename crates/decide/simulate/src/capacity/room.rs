@@ -22,8 +22,8 @@ pub(super) struct Room {
     pub with_devices: BTreeMap<usize, Pod>,
     /// The node that the replicas name (`spec.nodeName`): no scheduler places them.
     pub node: Option<String>,
-    /// The pods of DaemonSets that run on each new node.
-    pub daemons: Vec<PreparedPod>,
+    /// The pods of DaemonSets that run on a new node of each domain.
+    pub daemons: Vec<Vec<PreparedPod>>,
     /// Number of replicas that run.
     pub n_running: usize,
 }

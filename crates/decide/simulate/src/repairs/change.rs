@@ -214,7 +214,6 @@ pub enum Change {
     },
     /// A workload gets one more pod.
     Scale {
-        /// The namespace.
         namespace: String,
         /// Such as `Deployment web`.
         workload: String,
@@ -225,7 +224,6 @@ pub enum Change {
     Move {
         /// Namespace of the pod.
         namespace: String,
-        /// Its name.
         name: String,
         /// The node it runs on.
         from: String,
@@ -258,7 +256,6 @@ pub enum Change {
     },
     /// Rolling updates of a Deployment stop an old pod before they start a new one.
     StopOldPodsFirst {
-        /// The namespace.
         namespace: String,
         /// Such as `Deployment web`.
         workload: String,
@@ -269,10 +266,7 @@ pub enum Change {
         taint: String,
     },
     /// The pod no longer requests a host port.
-    FreeHostPort {
-        /// The port.
-        port: i32,
-    },
+    FreeHostPort { port: i32 },
     /// A request of a claim is for devices of another class.
     UseDeviceClass {
         /// The claim or its template, such as `ResourceClaimTemplate gpus`.

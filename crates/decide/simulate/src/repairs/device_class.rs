@@ -41,7 +41,7 @@ impl Trial<'_> {
                     )));
                     if let Some(node) = node {
                         let from = exactly.device_class_name.clone();
-                        return Some(self.class_repair(&claim, i, (from, class.clone()), node));
+                        return Some(self.class_repair(&claim, i, from, class.clone(), node));
                     }
                 }
             }
@@ -53,7 +53,8 @@ impl Trial<'_> {
         &self,
         claim: &ResourceClaim,
         request: usize,
-        (from, to): (String, String),
+        from: String,
+        to: String,
         node: String,
     ) -> Repair {
         let pod = &self.pod.pod;

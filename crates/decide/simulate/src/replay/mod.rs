@@ -12,6 +12,7 @@ use berth_api::object::Pod;
 use berth_engine::{Cluster, DevicePostFilter, DisruptionBudget, Outcome, Settings};
 use berth_input::config::SchedulerConfig;
 use berth_input::recording::{Recording, Scenario, Step};
+use berth_rules::RuleOptions;
 use berth_rules::admission::{AdmissionOptions, AdmissionResult, admit};
 
 use self::comparison::Comparison;
@@ -117,7 +118,10 @@ fn replay_steps(scenario: &Scenario, steps: &[Step], feature_gates: FeatureGates
     }
     let admit = |pod: &Pod| {
         let mut pod = pod.clone();
-        let options = AdmissionOptions { extensions: false, feature_gates, ..AdmissionOptions::default() };
+        let options = AdmissionOptions {
+            rules: RuleOptions { extensions: false, feature_gates },
+            ..AdmissionOptions::default()
+        };
         let admission = if scenario.raw { AdmissionResult::default() } else { admit(&mut pod, &options) };
         (pod, admission)
     };

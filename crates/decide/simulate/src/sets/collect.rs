@@ -8,7 +8,7 @@ use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_control::expand::{WorkloadPods, workload_pods};
 use berth_input::inventory::{Entry, Inventory};
 use berth_rules::{
-    KnownNamespaces, NamespaceScope, PodRules, PodSet, PodTerm, Selector, SpreadConstraint, merge_label_keys,
+    KnownNamespaces, NamespaceScope, PodSet, PodTerm, Selector, SpreadConstraint, merge_label_keys,
 };
 
 use super::{EmptySet, PodUse, SelectorOwner, SelectorRole};
@@ -101,7 +101,6 @@ impl SelectorSets {
     /// Adds the affinity terms and spread constraints of the pods, and of the templates of workloads that have none. Equal
     /// terms of the pods of one workload are added once.
     pub fn add_terms(&mut self, simulation: &Simulation) {
-        let extensions = simulation.cluster.settings().extensions;
         let mut seen = HashSet::new();
         let mut with_pods = HashSet::new();
         for SimulatedPod { pod, workload, .. } in simulation.pods() {
@@ -110,7 +109,7 @@ impl SelectorSets {
                 with_pods.insert((namespace.clone(), workload.clone()));
             }
             let object = workload.clone().unwrap_or_else(|| format!("Pod {}", pod.metadata.name));
-            for (set, owner) in terms(pod, object, extensions) {
+            for (set, owner) in terms(simulation, pod, object) {
                 if seen.insert((
                     owner.namespace.clone(),
                     owner.object.clone(),
@@ -124,7 +123,7 @@ impl SelectorSets {
         for (object, mut pod) in std::mem::take(&mut self.templates) {
             if !with_pods.contains(&(pod.metadata.namespace.clone(), object.clone())) {
                 merge_label_keys(&mut pod);
-                self.sets.extend(terms(&pod, object, extensions));
+                self.sets.extend(terms(simulation, &pod, object));
             }
         }
     }
@@ -187,13 +186,13 @@ pub(super) fn owner(role: SelectorRole, namespace: &str, object: String, field: 
 }
 
 /// The affinity terms and spread constraints of a pod.
-fn terms(pod: &Pod, object: String, extensions: bool) -> Vec<(PodSet, SelectorOwner)> {
+fn terms(simulation: &Simulation, pod: &Pod, object: String) -> Vec<(PodSet, SelectorOwner)> {
     let has_affinity =
         pod.spec.affinity.is_some() || pod.metadata.annotations.contains_key(AFFINITY_ANNOTATION);
     if !has_affinity && pod.spec.topology_spread_constraints.is_empty() {
         return Vec::new();
     }
-    let rules = PodRules::parse(pod, extensions);
+    let rules = simulation.rules_of(pod);
     let namespace = &pod.metadata.namespace;
     let constraint = |SpreadConstraint { path, selector, .. }: SpreadConstraint| {
         let owner = owner(SelectorRole::SpreadConstraint, namespace, object.clone(), &path);

@@ -1,9 +1,11 @@
 //! Building a simulation: the objects of an inventory, expanded and admitted, become the state of a cluster.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use berth_api::feature_gates::VersionChange;
+use berth_api::object::group::GroupIndex;
 use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::object::{GroupKey, NamespacedName, Node, Pod, PriorityClass, RuntimeClass};
 use berth_api::read::{Kind, SourceLocation};
@@ -24,7 +26,6 @@ use super::created_claims::CreatedClaim;
 use super::creation::{self, Creation};
 use super::devices::Devices;
 use super::error::{InvalidObject, SimulationError};
-use super::groups::group_owners;
 use super::node_admission::is_starting;
 use super::options::SimulationOptions;
 use super::pod::SimulatedPod;
@@ -73,7 +74,9 @@ fn is_known(pod: &Pod, classes: &[PriorityClass]) -> bool {
 
 /// A pod of the inventory, or one of an expanded workload.
 struct InputPod<'a> {
-    entry: Entry<Pod>,
+    entry: Cow<'a, Entry<Pod>>,
+    /// The same pod in the simulation before, on its node.
+    unchanged: Option<Arc<SimulatedPod>>,
     /// As in [`SimulatedPod::workload`]; of an expanded workload.
     workload: Option<String>,
     expanded_from: Option<&'a Workload>,
@@ -153,19 +156,21 @@ impl Simulation {
     /// # Errors
     /// A workload cannot be expanded, or objects are not valid; the error lists all of them.
     pub fn new(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
-        let (simulation, invalid) = Simulation::of_valid(inventory, options)?;
-        if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
+        Simulation::of(Cow::Owned(inventory), options, None, false)
     }
 
-    /// As [`Simulation::new`]. Where a later input changed the template of a workload, its pods run, and the rollout is to come.
+    /// As [`Simulation::new`]. An inventory that the caller keeps is borrowed. What has not changed since the simulation `before` is taken
+    /// over from it. With `has_rollouts`, where a later input changed the template of a workload, its pods run, and the rollout is to come.
     ///
     /// # Errors
     /// As [`Simulation::new`].
-    pub(crate) fn before_rollouts(
-        inventory: Inventory,
+    pub(crate) fn of(
+        inventory: Cow<'_, Inventory>,
         options: SimulationOptions,
+        before: Option<Simulation>,
+        has_rollouts: bool,
     ) -> Result<Simulation, SimulationError> {
-        let (simulation, invalid) = Simulation::build(inventory, options, true)?;
+        let (simulation, invalid) = Simulation::build(inventory, options, before, has_rollouts)?;
         if invalid.is_empty() { Ok(simulation) } else { Err(SimulationError::Invalid(invalid)) }
     }
 
@@ -177,21 +182,36 @@ impl Simulation {
         inventory: Inventory,
         options: SimulationOptions,
     ) -> Result<(Simulation, Vec<InvalidObject>), ExpandError> {
-        Simulation::build(inventory, options, false)
+        Simulation::build(Cow::Owned(inventory), options, None, false)
     }
 
     fn build(
-        mut inventory: Inventory,
+        mut inventory: Cow<'_, Inventory>,
         options: SimulationOptions,
+        before: Option<Simulation>,
         has_rollouts: bool,
     ) -> Result<(Simulation, Vec<InvalidObject>), ExpandError> {
-        options.add_simulated_nodes(&mut inventory);
+        if inventory.nodes.is_empty() {
+            options.add_simulated_nodes(inventory.to_mut());
+        }
         let mut expansion = expand(&inventory)?;
         let found = if has_rollouts { Rollout::all(&inventory, &mut expansion) } else { Vec::new() };
         let (workloads, rollouts): (Vec<usize>, Vec<Rollout>) = found.into_iter().unzip();
         let mut creation = Creation::new(&inventory);
         workloads.iter().for_each(|at| creation.is_rolled_out(&inventory.workloads[*at].object));
         let rollout_of: HashMap<_, _> = workloads.into_iter().enumerate().map(|(i, at)| (at, i)).collect();
+        let (mut present, nodes): (Vec<_>, Vec<_>) = match &mut inventory {
+            Cow::Owned(inventory) => (
+                std::mem::take(&mut inventory.pods).into_iter().map(Cow::Owned).collect(),
+                std::mem::take(&mut inventory.nodes).into_iter().map(Cow::Owned).collect(),
+            ),
+            Cow::Borrowed(inventory) => (
+                inventory.pods.iter().map(Cow::Borrowed).collect(),
+                inventory.nodes.iter().map(Cow::Borrowed).collect(),
+            ),
+        };
+        present.sort_by_key(|entry: &Cow<'_, Entry<Pod>>| entry.order);
+        let inventory = &*inventory;
         let expanded = expansion.pods.into_iter().map(|expanded| {
             let Entry { source, order, object: workload, raw } = &inventory.workloads[expanded.workload];
             let pod_name = expanded.pod.metadata.name.clone();
@@ -204,7 +224,8 @@ impl Simulation {
             let entry =
                 Entry { object: expanded.pod, raw: expanded.raw, source: source.clone(), order: *order };
             InputPod {
-                entry,
+                entry: Cow::Owned(entry),
+                unchanged: None,
                 workload: Some(workloads::name(workload)),
                 expanded_from: Some(workload),
                 replaces: expanded.replaces,
@@ -214,12 +235,22 @@ impl Simulation {
         });
         let mut expanded: Vec<_> = expanded.collect();
         expanded.sort_by_key(|pod| pod.entry.order);
-        let mut present = std::mem::take(&mut inventory.pods);
-        present.sort_by_key(|entry| entry.order);
+        // What is assumed of claims of devices ends with a cluster.
+        let before = before.filter(|before| {
+            *before.cluster.settings() == options.settings && before.claims().next().is_none()
+        });
+        let unchanged: Vec<_> = present
+            .iter()
+            .map(|entry| before.as_ref().and_then(|before| before.unchanged(&entry.object)))
+            .collect();
+        let (cluster, nodes_before) = match before {
+            Some(before) => before.into_cluster(&unchanged, &nodes),
+            None => (Cluster::new(options.settings.clone()), BTreeMap::new()),
+        };
 
         let mut simulation = Simulation {
             extensions: options.settings.extensions,
-            cluster: Cluster::new(options.settings),
+            cluster,
             pods: Pods::default(),
             queue: Vec::new(),
             preempts: true,
@@ -231,20 +262,18 @@ impl Simulation {
                 .map(|b| DisruptionBudget::from(&b.object))
                 .collect(),
             budget_objects: inventory.pod_disruption_budgets.iter().map(|b| b.object.clone()).collect(),
-            scales: Arc::new(Scales::new(&inventory)),
-            warnings: DesiredReplicas::new(&inventory).warnings(&inventory),
+            scales: Arc::new(Scales::new(inventory)),
+            warnings: DesiredReplicas::new(inventory).warnings(inventory),
             ended: BTreeMap::new(),
-            workloads: Workloads::new(&inventory),
+            workloads: Workloads::new(inventory),
             nodes: BTreeMap::new(),
             namespaces: KnownNamespaces::new(inventory.namespaces.iter().map(|e| &e.object)),
             devices: Devices::default(),
             created_claims: Vec::new(),
             waiting_claims: HashSet::new(),
             lost_claims: HashMap::new(),
-            pod_groups: BTreeMap::new(),
-            roots: BTreeMap::new(),
+            groups: GroupIndex::default(),
             group_disruptions: BTreeMap::new(),
-            group_owners: group_owners(&inventory),
             group_placements: BTreeMap::new(),
             policies: inventory.placement_policies.iter().map(|entry| entry.object.clone()).collect(),
             runtime_classes: inventory.runtime_classes.iter().map(|entry| entry.object.clone()).collect(),
@@ -260,24 +289,28 @@ impl Simulation {
             vacated: None,
             n_vacated: 0,
         };
-        let policies = simulation.policies_of(&inventory);
-        let mut invalid = simulation.add_cluster_objects(&inventory, &expansion.owner_selectors);
-        simulation.add_nodes(std::mem::take(&mut inventory.nodes), &mut invalid);
+        let policies = simulation.policies_of(inventory);
+        let mut invalid = simulation.add_cluster_objects(inventory, &expansion.owner_selectors);
+        simulation.add_nodes(nodes, &nodes_before, &mut invalid);
         let mut volumes = Volumes::default();
         let objects = inventory.volume_objects.iter().map(|entry| &entry.object);
         volumes.add_input(&mut simulation.cluster, objects);
         for entry in &inventory.device_objects {
             simulation.devices.set(&mut simulation.cluster, &entry.object);
         }
-        let classes = Classes::of(&inventory);
+        let classes = Classes::of(inventory);
         let n_pods = expanded.len() + present.len();
         simulation.add_templates(expansion.templates, &inventory.workloads, &classes, &policies);
-        let is_left = |e: &Entry<Pod>| !expansion.deleted.contains(&e.object.metadata.namespaced_name());
-        for entry in present.iter().filter(|entry| !expansion.deleted.is_empty() && !is_left(entry)) {
+        let is_left = |e: &Entry<Pod>| {
+            expansion.deleted.is_empty() || !expansion.deleted.contains(&e.object.metadata.namespaced_name())
+        };
+        for entry in present.iter().filter(|entry| !is_left(entry)) {
             simulation.creation.release(&entry.object);
         }
-        let present = present.into_iter().filter(is_left).map(|entry| InputPod {
+        let present = present.into_iter().zip(unchanged).filter(|(entry, _)| is_left(entry));
+        let present = present.map(|(entry, unchanged)| InputPod {
             entry,
+            unchanged,
             workload: None,
             expanded_from: None,
             replaces: None,
@@ -290,8 +323,41 @@ impl Simulation {
             (Some(_), None) => expanded.next(),
             _ => present.next(),
         });
-        simulation.add_pods((n_pods, in_order), &classes, &policies, &mut volumes, &mut invalid);
+        simulation.add_pods(n_pods, in_order, &classes, &policies, &mut volumes, &mut invalid);
         Ok((simulation, invalid))
+    }
+
+    /// A pod that runs as it did when this simulation was built.
+    fn unchanged(&self, pod: &Pod) -> Option<Arc<SimulatedPod>> {
+        let metadata = &pod.metadata;
+        let same = self.pods.shared(self.position(&metadata.namespace, &metadata.name)?);
+        let is_read = metadata.creation_timestamp.is_some()
+            && !pod.awaits_node_admission()
+            && pod.spec.resource_claims.is_empty()
+            && pod.spec.volumes.iter().all(|volume| volume.ephemeral.is_none());
+        let is_as_built = same.was_running && same.replaces.is_none() && same.victims.is_empty();
+        let is_on_node = same.outcome == Outcome::on(pod.spec.node_name.clone());
+        (is_read && is_as_built && is_on_node && same.pod == *pod).then(|| same.clone())
+    }
+
+    /// The cluster of the engine with no pods but those that are unchanged, and without the nodes that are gone. Returns the nodes that it
+    /// had as well.
+    fn into_cluster(
+        mut self,
+        unchanged: &[Option<Arc<SimulatedPod>>],
+        nodes: &[Cow<'_, Entry<Node>>],
+    ) -> (Cluster, BTreeMap<String, Node>) {
+        let unchanged: HashSet<_> = unchanged.iter().flatten().map(Arc::as_ptr).collect();
+        for pod in self.pods.iter().filter(|pod| !unchanged.contains(&std::ptr::from_ref(*pod))) {
+            let metadata = &pod.pod.metadata;
+            self.cluster.remove_pod(&metadata.namespace, &metadata.name);
+            self.cluster.clear_nomination(&metadata.namespace, &metadata.name);
+        }
+        let left: HashSet<&str> = nodes.iter().map(|entry| entry.object.metadata.name.as_str()).collect();
+        for node in self.nodes.keys().filter(|node| !left.contains(node.as_str())) {
+            self.cluster.remove_node(node);
+        }
+        (self.cluster, self.nodes)
     }
 
     /// Admits the pods of templates, for those that are created again. One that is refused is of no use.
@@ -331,8 +397,7 @@ impl Simulation {
     fn admission_options<'c>(&self, pod: &Pod, classes: &'c Classes) -> AdmissionOptions<'c> {
         let Classes { priority, runtime } = classes;
         AdmissionOptions {
-            extensions: self.extensions,
-            feature_gates: self.cluster.settings().config.feature_gates,
+            rules: self.cluster.settings().rule_options(),
             priority_classes: (is_known(pod, priority) && !priority.is_empty()).then_some(priority),
             runtime_classes: known_runtime_classes(pod, runtime),
             ..AdmissionOptions::default()
@@ -370,8 +435,14 @@ impl Simulation {
         invalid
     }
 
-    fn add_nodes(&mut self, nodes: Vec<Entry<Node>>, invalid: &mut Vec<InvalidObject>) {
-        let add = |Entry { object: node, source, .. }: Entry<Node>| {
+    fn add_nodes(
+        &mut self,
+        nodes: Vec<Cow<'_, Entry<Node>>>,
+        before: &BTreeMap<String, Node>,
+        invalid: &mut Vec<InvalidObject>,
+    ) {
+        let add = |entry: Cow<'_, Entry<Node>>| {
+            let Entry { object: node, source, .. } = entry.into_owned();
             let name = node.metadata.name.clone();
             let allocatable = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
             let errors: Vec<_> = validate_node(&node).iter().map(ToString::to_string).collect();
@@ -385,7 +456,9 @@ impl Simulation {
                 }
                 Some(_) => {}
             }
-            self.cluster.set_node(&node);
+            if before.get(&name) != Some(&node) {
+                self.cluster.set_node(&node);
+            }
             (name, node)
         };
         // At once: a map of nodes that come one by one, in the order of their names, is half empty.
@@ -394,7 +467,8 @@ impl Simulation {
 
     fn add_pods<'i>(
         &mut self,
-        (n_pods, pods): (usize, impl Iterator<Item = InputPod<'i>>),
+        n_pods: usize,
+        pods: impl Iterator<Item = InputPod<'i>>,
         classes: &Classes,
         policies: &PolicySet,
         volumes: &mut Volumes,
@@ -404,9 +478,17 @@ impl Simulation {
         let (mut arriving, mut new) = (Vec::new(), Vec::new());
         self.pods.reserve(n_pods);
         self.cluster.reserve_pods(n_pods);
-        for InputPod { entry, workload, expanded_from, replaces, claims, rollout } in pods {
-            let Entry { object: mut pod, mut raw, source, .. } = entry;
-            let workload = workload.or_else(|| self.workloads.owner(&pod));
+        for InputPod { entry, unchanged, workload, expanded_from, replaces, claims, rollout } in pods {
+            let workload = workload.or_else(|| self.workloads.owner(&entry.object));
+            let is_same = |pod: &Arc<SimulatedPod>| {
+                let joins = || self.groups.join_workload(&pod.pod).is_some();
+                pod.workload == workload && pod.group == self.group_of(&pod.pod) && !joins()
+            };
+            if let Some(pod) = unchanged.filter(is_same) {
+                self.pods.push(pod);
+                continue;
+            }
+            let Entry { object: mut pod, mut raw, source, .. } = entry.into_owned();
             if pod.is_terminal() {
                 if pod.lasting_rejection().is_some() {
                     let pod = self.simulated(pod, raw, workload);
@@ -462,9 +544,7 @@ impl Simulation {
                 }
             }
             self.devices.make_claims(&mut self.cluster, &mut pod, raw.as_mut());
-            if !self.pod_groups.is_empty() {
-                pod = self.join_workload(&pod).unwrap_or(pod);
-            }
+            pod = self.groups.join_workload(&pod).unwrap_or(pod);
             let ephemeral = ephemeral_claims(&pod, raw.as_ref());
             let n_own = claims.len();
             for (i, (claim, template)) in claims.into_iter().chain(ephemeral).enumerate() {
@@ -623,14 +703,7 @@ impl Simulation {
         simulated
     }
 
-    /// A pod whose controller a Workload names belongs to its group. Returns the pod, if that changes it.
-    pub(super) fn join_workload(&self, pod: &Pod) -> Option<Pod> {
-        GroupKey::join_workload(pod, |key| self.pod_groups.contains_key(key))
-    }
-
     pub(super) fn group_of(&self, pod: &Pod) -> Option<GroupKey> {
-        let group =
-            GroupKey::of(pod, self.extensions).map(|key| self.roots.get(&key).cloned().unwrap_or(key));
-        group.filter(|key| !matches!(self.pod_groups.get(key), Some(None)))
+        self.groups.group_of(pod, self.extensions)
     }
 }

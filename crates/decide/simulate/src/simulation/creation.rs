@@ -43,6 +43,8 @@ pub(crate) struct Creation {
     pub(super) waiting: BTreeMap<Key, BTreeMap<i64, NamespacedName>>,
     /// The workloads whose next pod may be created now.
     pub(super) changed: BTreeSet<Key>,
+    /// Pods that are there and that quotas do not count any more.
+    expired: BTreeSet<NamespacedName>,
     /// A pod that is not placed when it is created.
     pub(super) held: Option<NamespacedName>,
 }
@@ -275,9 +277,18 @@ impl Creation {
         self.changed.extend(self.waiting.keys().filter(|(of, _)| of == namespace).cloned());
     }
 
+    /// No kubelet ends a pod that is being deleted: quotas count it for its grace period only.
+    pub fn expire(&mut self, pod: &Pod) {
+        self.release(pod);
+        self.expired.insert(pod.metadata.namespaced_name());
+    }
+
     /// A pod is gone. Its claims stay.
     pub fn release(&mut self, pod: &Pod) {
         let namespace = &pod.metadata.namespace;
+        if !self.expired.is_empty() && self.expired.remove(&pod.metadata.namespaced_name()) {
+            return;
+        }
         let Some(quotas) = self.quotas.get_mut(namespace) else { return };
         let uses = Uses::of_pod(pod);
         quotas.iter_mut().for_each(|quota| quota::release(&mut quota.used, &quota.object, &uses));

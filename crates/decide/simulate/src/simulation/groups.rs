@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::group_placement::{DomainMembers, FailingMember, GroupMember, GroupPlacement, LevelPlacement};
 use super::state::Simulation;
 use berth_api::object::group::{
-    AgreeingPod, Agreement, GroupKind, GroupOwner, GroupPart, Hierarchies, PartRules, PodGroup,
-    TopologyLevel, members_of_job, members_of_workload, n_replicas, rank,
+    AgreeingPod, Agreement, GroupIndex, GroupKind, GroupOwner, PodGroup, RemainingGroup, TopologyLevel,
+    members_of_job, members_of_workload, n_replicas, rank,
 };
 use berth_api::object::{GroupKey, GroupRules, NamespacedName, Pod};
 use berth_control::expand::DesiredReplicas;
@@ -67,11 +67,8 @@ impl Simulation {
                 simulation.pods[*i].relaxed = paths.into();
                 pods.push(pod);
             }
-            let is_without = simulation
-                .pod_groups
-                .get(key)
-                .and_then(Option::as_ref)
-                .is_some_and(|rules| rules.without_preemption.is_some());
+            let rules = simulation.groups.rules(key).flatten();
+            let is_without = rules.is_some_and(|rules| rules.without_preemption.is_some());
             if !simulation.preempts || is_without || !matches!(outcome, GroupOutcome::Unplaced(_)) {
                 return outcome;
             }
@@ -122,6 +119,12 @@ impl Simulation {
             .filter(|group| gates.dra_workload_resource_claims && group.key().kind == GroupKind::Scheduling);
         self.devices.set_groups(&mut self.cluster, sharing.cloned());
         self.group_disruptions = now;
+    }
+
+    /// How many pods have to be placed with a pod, itself included.
+    pub(crate) fn required_members(&self, pod: &Pod) -> usize {
+        let rules = self.group_of(pod).and_then(|key| self.groups.rules(&key).flatten());
+        rules.map_or(1, |rules| rules.min)
     }
 
     /// The name of the group that a pod is evicted with: one whose pods are disrupted together.
@@ -230,43 +233,12 @@ impl Simulation {
         relaxed.unwrap_or_else(|| (outcome, members.iter().map(with_all_rules).collect()))
     }
 
-    /// How many pods the owner of a group has at one time. A ReplicaSet of a Deployment, and a Job of a CronJob, may not be in the input:
-    /// their pods are there as they are created, `n_members`. None for other groups.
-    fn members_of_owner(&self, key: &GroupKey, n_members: usize) -> Option<usize> {
-        let GroupKind::Owner(_) = key.kind else { return None };
-        Some(self.group_owners.get(key).copied().unwrap_or(n_members))
-    }
-
-    /// What a group says of its members, if that is known.
+    /// What a group says of its members, if that is known. A ReplicaSet of a Deployment, and a Job of a CronJob, may not be in the input:
+    /// their pods are there as they are created.
     pub(crate) fn rules_of_group(&self, key: &GroupKey) -> Option<GroupRules> {
-        if let Some(rules) = self.pod_groups.get(key) {
-            return rules.clone();
-        }
         let of_group = self.pods.iter().filter(|pod| pod.group.as_ref() == Some(key));
-        let min = self.members_of_owner(key, of_group.clone().count());
-        let rules = GroupRules::of_members(key, of_group.map(|pod| &pod.pod))?;
-        Some(GroupRules { min: min.unwrap_or(rules.min), ..rules })
-    }
-
-    /// The nodes of the members of a group that have one.
-    pub(crate) fn nodes_of_group(&self, key: &GroupKey) -> Vec<String> {
-        let of_group = self.pods.iter().filter(|pod| pod.group.as_ref() == Some(key));
-        of_group.filter_map(|pod| pod.node().map(str::to_owned)).collect()
-    }
-
-    /// How many members of a group have to be placed besides those on these nodes, and its levels with their domains.
-    pub(crate) fn missing_of_group(
-        &self,
-        rules: &GroupRules,
-        nodes: &[String],
-    ) -> (usize, Vec<(TopologyLevel, Option<String>)>) {
-        let with_value = |level: &TopologyLevel| {
-            let value = nodes.iter().find_map(|node| self.cluster.node_domain(node, &level.key));
-            (level.clone(), value.map(Cow::into_owned))
-        };
-        // Beyond the required members, one is worth a preemption.
-        let min = rules.min.saturating_sub(nodes.len()).max(1);
-        (min, rules.levels.iter().map(with_value).collect())
+        let n_members = of_group.clone().count();
+        self.groups.rules_of(key, GroupRules::of_members(key, of_group.map(|pod| &pod.pod)), Some(n_members))
     }
 
     /// The group that a pod names itself: of a member of a hierarchy, its PodGroup.
@@ -280,22 +252,12 @@ impl Simulation {
         of_group.filter_map(|i| Some((self.own_group(i), self.pods[i].node()?.to_owned()))).collect()
     }
 
-    /// What is left to decide of a group of groups.
-    fn part<T>(&self, root: &PartRules, members: &[(usize, T)], key: &GroupKey) -> GroupPart {
-        let pending: Vec<_> = members.iter().map(|(i, _)| self.own_group(*i)).collect();
-        let running = self.running_members(key);
-        root.part(&pending, &running, &|node, key| self.cluster.node_domain(node, key).map(Cow::into_owned))
-    }
-
     /// Sets what the PodGroups of an input require.
     pub(super) fn set_pod_groups(&mut self, inventory: &Inventory) {
         let gates = self.cluster.settings().config.feature_gates;
-        let groups = || inventory.pod_groups.iter().map(|entry| &entry.object);
+        let groups = inventory.pod_groups.iter().map(|entry| &entry.object);
         let composites = inventory.composite_pod_groups.iter().map(|entry| &entry.object);
-        let Hierarchies { roots, rules } = Hierarchies::new(groups(), composites, gates);
-        self.pod_groups = groups().map(|group| (group.key(), group.rules(gates))).collect();
-        self.pod_groups.extend(rules.into_iter().map(|(key, rules)| (key, Some(rules))));
-        self.roots = roots;
+        self.groups = GroupIndex::new(groups, composites, group_owners(inventory), gates);
     }
 
     /// In which way members of a group differ that have to agree.
@@ -321,7 +283,7 @@ impl Simulation {
         decide: impl FnOnce(&mut Simulation, &Group<'_>) -> GroupOutcome,
     ) -> (GroupPlacement, Vec<Outcome>) {
         let pods: Vec<PreparedPod> = members.iter().map(|(_, pod)| pod.clone()).collect();
-        let (rules, running) = (self.rules_of_group(key), self.nodes_of_group(key));
+        let (rules, running) = (self.rules_of_group(key), self.running_members(key));
         let name: &NamespacedName = &key.name;
         let mut placement = GroupPlacement {
             namespace: name.namespace().to_owned(),
@@ -336,19 +298,20 @@ impl Simulation {
             failing: None,
         };
         let differs = || self.disagreement(key, rules.as_ref()?, members);
-        let checked = rules.as_ref().map(|rules| match rules.check(placement.n_pods) {
-            Ok(()) => differs().map_or(Ok(rules), Err),
-            Err(why) => Err(why),
+        let pending: Vec<_> = members.iter().map(|(i, _)| self.own_group(*i)).collect();
+        let checked = rules.as_ref().map(|rules| {
+            rules.check(placement.n_pods)?;
+            let remaining = self.cluster.remaining_group(key, Some(rules), &pending, &running);
+            let problem = remaining.problem.clone().filter(|_| !members.is_empty());
+            differs().or(problem).map_or(Ok(remaining), Err)
         });
         let outcome = match checked {
             None if members.is_empty() => Ok((None, Vec::new())),
             None => Err("its PodGroup is not in the input: add it".to_owned()),
             Some(Err(why)) => Err(why),
-            Some(Ok(rules)) => {
-                let (min, levels) = self.missing_of_group(rules, &running);
+            Some(Ok(RemainingGroup { min, levels, composite, .. })) => {
                 placement.domain = levels.first().and_then(|(_, value)| value.clone());
                 let levels: Vec<_> = levels.iter().map(GroupLevel::from).collect();
-                let composite = rules.composite.as_ref().map(|root| self.part(root, members, key));
                 let group = Group { members: &pods, min, levels: &levels, composite: composite.as_ref() };
                 match decide(self, &group) {
                     GroupOutcome::Placed { domain, members } => Ok((domain, members)),
@@ -382,7 +345,7 @@ impl Simulation {
             }
         };
         let placed = outcomes.iter().filter_map(Outcome::node).map(str::to_owned);
-        let nodes: Vec<String> = running.iter().cloned().chain(placed).collect();
+        let nodes: Vec<String> = running.into_iter().map(|(_, node)| node).chain(placed).collect();
         for TopologyLevel { key, required, multiple_of: slice_size } in
             rules.into_iter().flat_map(|rules| rules.levels)
         {

@@ -46,7 +46,7 @@ impl Simulation {
     /// Adds or changes a pod of the API server, with or without a node; one that has ended is removed, unless its node rejected it
     /// and no controller replaces it. Returns whether that changed anything.
     pub fn set_pod(&mut self, pod: Pod) -> bool {
-        let pod = self.join_workload(&pod).unwrap_or(pod);
+        let pod = self.groups.join_workload(&pod).unwrap_or(pod);
         let metadata = &pod.metadata;
         if pod.is_terminal() && pod.lasting_rejection().is_none() {
             return self.remove_pod(&metadata.namespace, &metadata.name);
@@ -138,7 +138,7 @@ impl Simulation {
             self.set_pod_groups(inventory);
             self.set_group_disruptions(inventory);
             for i in 0..self.pods.len() {
-                if let Some(pod) = self.join_workload(&self.pods[i].pod) {
+                if let Some(pod) = self.groups.join_workload(&self.pods[i].pod) {
                     if self.cluster.node_of(&pod.metadata.namespace, &pod.metadata.name).is_some() {
                         self.cluster.set_pod(&pod);
                     }
@@ -160,7 +160,7 @@ impl Simulation {
         if !is_changed(&workloads) {
             return false;
         }
-        self.group_owners = group_owners(inventory);
+        self.groups.owners = group_owners(inventory);
         self.scales = Arc::new(Scales::new(inventory));
         let workloads = Workloads::new(inventory);
         let are_others = workloads != self.workloads;

@@ -1,6 +1,7 @@
 //! Placing pending pods.
 
 use core::time::Duration;
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
@@ -152,13 +153,16 @@ impl Simulation {
     }
 
     /// The cluster as it is: the running pods, and the pods of workloads that the inventory has without their pods, which
-    /// are placed. Pending pods of the inventory stay pending.
+    /// are placed. Pending pods of the inventory stay pending. An inventory that the caller keeps is borrowed.
     ///
     /// # Errors
     /// As [`Simulation::new`].
-    pub fn as_is(inventory: Inventory, options: SimulationOptions) -> Result<Simulation, SimulationError> {
+    pub fn as_is(
+        inventory: Cow<'_, Inventory>,
+        options: SimulationOptions,
+    ) -> Result<Simulation, SimulationError> {
         let given: HashSet<_> = inventory.pods.iter().map(|e| e.object.metadata.namespaced_name()).collect();
-        let mut simulation = Simulation::new(inventory, options)?;
+        let mut simulation = Simulation::of(inventory, options, None, false)?;
         simulation.run_only(|pod| !given.contains(&pod.pod.metadata.namespaced_name()));
         Ok(simulation)
     }

@@ -73,8 +73,12 @@ impl Pods {
         self.pods.reserve(n_pods);
     }
 
-    pub(super) fn push(&mut self, pod: SimulatedPod) {
-        self.pods.push(Arc::new(pod));
+    pub(super) fn shared(&self, position: usize) -> &Arc<SimulatedPod> {
+        &self.pods[position]
+    }
+
+    pub(super) fn push(&mut self, pod: impl Into<Arc<SimulatedPod>>) {
+        self.pods.push(pod.into());
         self.insert_position(self.pods.len() - 1);
     }
 

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use berth_api::object::device::ResourceClaim;
+use berth_api::object::group::GroupIndex;
 use berth_api::object::{
-    GroupKey, GroupRules, NamespacedName, Node, Pod, PodDisruptionBudget, PodStatus, RuntimeClass, Shared,
+    GroupKey, NamespacedName, Node, Pod, PodDisruptionBudget, PodStatus, RuntimeClass, Shared,
 };
 use berth_control::budget::Scales;
 use berth_engine::{Cluster, DevicesOfNode, DisruptionBudget, GroupDisruption, Outcome, PreparedPod};
@@ -75,14 +76,9 @@ pub struct Simulation {
     pub(super) waiting_claims: HashSet<NamespacedName>,
     /// The claims of volumes of pods with a node that are not bound and never will be, and why.
     pub(super) lost_claims: HashMap<NamespacedName, String>,
-    /// The PodGroups; without rules, their pods are placed one by one.
-    pub(super) pod_groups: BTreeMap<GroupKey, Option<GroupRules>>,
-    /// By PodGroup of a hierarchy, the group that its pods are placed with.
-    pub(super) roots: BTreeMap<GroupKey, GroupKey>,
-    /// What they say of running pods.
+    pub(super) groups: GroupIndex,
+    /// What PodGroups say of running pods.
     pub(crate) group_disruptions: BTreeMap<GroupKey, GroupDisruption>,
-    /// How many pods owners have at one time.
-    pub(super) group_owners: BTreeMap<GroupKey, usize>,
     pub(super) group_placements: BTreeMap<GroupKey, GroupPlacement>,
     /// The placement policies of the input.
     pub(crate) policies: Arc<[PlacementPolicy]>,

@@ -8,14 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use berth_api::object::volume::{
     BIND_COMPLETED_ANNOTATION, ClaimReference, NO_PROVISIONER, PersistentVolume, PersistentVolumeClaim,
-    SELECTED_NODE_ANNOTATION, STORAGE_CLASS_ANNOTATION, StorageClass, Volume,
+    SELECTED_NODE_ANNOTATION, StorageClass, Volume,
 };
 use berth_api::object::{NamespacedName, ObjectMeta, OwnerReference, Pod, VolumeObject};
+use berth_control::claim::{default_class, mismatch};
 use berth_engine::Cluster;
 use serde_json::Value;
-
-/// The annotation of the class for claims that name none.
-const DEFAULT_CLASS_ANNOTATION: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// The class for claims that name none, if the input has no default class.
 const ASSUMED_CLASS: &str = "assumed-default";
@@ -49,17 +47,12 @@ impl Volumes {
         cluster: &mut Cluster,
         objects: impl Iterator<Item = &'a VolumeObject>,
     ) {
-        let (mut claims, mut defaults) = (Vec::new(), BTreeSet::new());
+        let (mut claims, mut classes) = (Vec::new(), Vec::new());
         for object in objects {
             match object {
                 VolumeObject::PersistentVolumeClaim(claim) => claims.push(claim.clone()),
                 VolumeObject::StorageClass(class) => {
-                    let metadata = &class.metadata;
-                    if metadata.annotation(DEFAULT_CLASS_ANNOTATION) == Some("true") {
-                        // The newest; of several, the first by name.
-                        let age = std::cmp::Reverse(metadata.creation_timestamp);
-                        defaults.insert((age, metadata.name.clone()));
-                    }
+                    classes.push(&class.metadata);
                     self.add_class(cluster, class.clone());
                 }
                 VolumeObject::PersistentVolume(volume) if volume.spec.claim_ref.is_none() => {
@@ -73,16 +66,15 @@ impl Volumes {
                 }
                 other => {
                     if let VolumeObject::PersistentVolume(volume) = other
-                        && let Some(claim) = &volume.spec.claim_ref
+                        && let Some(claim) = volume.claim()
                     {
-                        let claim = NamespacedName::new(&claim.namespace, &claim.name);
                         self.claim_refs.insert(volume.metadata.name.clone(), claim);
                     }
                     cluster.set_volume_object(other.clone());
                 }
             }
         }
-        self.default_class = defaults.pop_first().map(|(_, name)| name);
+        self.default_class = default_class(classes.into_iter()).map(str::to_owned);
         for claim in claims {
             self.add_claim(cluster, *claim);
         }
@@ -121,10 +113,8 @@ impl Volumes {
             return false;
         }
         let is_unbound = claim.spec.volume_name.is_empty();
-        let names_none = claim.spec.storage_class_name.is_none()
-            && claim.metadata.annotation(STORAGE_CLASS_ANNOTATION).is_none();
         // As the API server does it for a new claim.
-        if is_unbound && names_none && creation_timestamp.is_none() {
+        if is_unbound && claim.needs_class() && creation_timestamp.is_none() {
             let class = self.default_class.clone().unwrap_or_else(|| ASSUMED_CLASS.to_owned());
             claim.spec.storage_class_name = Some(class);
         }
@@ -159,10 +149,8 @@ impl Volumes {
             self.classes.insert(class.to_owned());
             cluster.set_volume_object(VolumeObject::StorageClass(assumed));
         }
-        let suffices = |volume: &PersistentVolume| {
-            volume.storage_class() == claim.storage_class() && volume.capacity() >= claim.requested()
-        };
-        if self.unclaimed.get(&claim.spec.volume_name).is_some_and(|volume| suffices(volume))
+        let mismatch = self.unclaimed.get(&claim.spec.volume_name).map(|volume| mismatch(volume, &claim));
+        if mismatch == Some(None)
             && let Some(volume) = self.unclaimed.remove(&claim.spec.volume_name)
         {
             bind(cluster, volume, &mut claim);
@@ -171,8 +159,10 @@ impl Volumes {
             let why = match self.claim_refs.get(volume) {
                 Some(of) if *of == name => None,
                 Some(of) => Some(format!("is that of PersistentVolumeClaim {of}")),
-                None if self.unclaimed.contains_key(volume) => Some("does not satisfy it".to_owned()),
-                None => Some("does not exist".to_owned()),
+                None => Some(match mismatch.flatten() {
+                    Some(why) => format!("does not satisfy it: {why}"),
+                    None => "does not exist".to_owned(),
+                }),
             };
             let lost = |why| format!("PersistentVolume {volume} of PersistentVolumeClaim {name} {why}");
             if let Some(why) = why.map(lost) {

@@ -37,14 +37,12 @@ pub enum Change {
     RemoveDomain {
         /// The label key.
         key: String,
-        /// Its value.
         value: String,
     },
     /// The nodes with a label cannot be reached: they stay, with the taints of such nodes.
     LoseContact {
         /// The label key.
         key: String,
-        /// Its value.
         value: String,
         /// For how long; none for ever.
         seconds: Option<i64>,
@@ -58,7 +56,6 @@ pub enum Change {
     },
     /// Sets a label of a node.
     SetLabel {
-        /// The node.
         node: String,
         /// The label key.
         key: String,
@@ -67,17 +64,10 @@ pub enum Change {
     },
     /// Adds a taint to a node, or replaces the one with the same key and effect. `NoExecute` evicts pods that do not
     /// tolerate it.
-    SetTaint {
-        /// The node.
-        node: String,
-        /// The taint.
-        taint: Taint,
-    },
+    SetTaint { node: String, taint: Taint },
     /// Removes the taints with a key from a node.
     RemoveTaint {
-        /// The node.
         node: String,
-        /// The key.
         key: String,
         /// The effect; none for all effects.
         effect: Option<String>,
@@ -95,7 +85,6 @@ pub enum Change {
     Evict(NamespacedName),
     /// Evicts a pod, whose controller creates it again, and sends it to a node. The node admits it or not.
     Move {
-        /// The pod.
         pod: NamespacedName,
         /// The node that it is on, as far as that is known.
         from: Option<String>,
@@ -104,7 +93,6 @@ pub enum Change {
     },
     /// Devices fail: they are gone, and the pods that use them lose them and are created again.
     FailDevices {
-        /// The driver.
         driver: String,
         /// The pool; none for all pools.
         pool: Option<String>,

@@ -22,6 +22,7 @@ pub(crate) mod scale;
 mod step;
 mod volumes;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem::{self, Discriminant};
 
@@ -33,7 +34,7 @@ use berth_control::expand::{expand, find_earlier_templates, keeps_old_pods, work
 use berth_engine::Settings;
 use berth_input::inventory::{Entry, Inventory, Workload};
 use berth_rules::unmerge_label_keys;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use self::before::Before;
@@ -89,8 +90,8 @@ pub struct WhatIf {
 }
 
 enum State {
-    /// The inventory, from which the cluster is built.
-    Objects,
+    /// The inventory, from which the cluster is built. What has not changed since the simulation before is taken over.
+    Objects(Option<Box<Simulation>>),
     /// The simulation. Whether it is ahead: the pods of the inventory are those of an earlier time.
     Live { simulation: Box<Simulation>, is_ahead: bool },
 }
@@ -136,7 +137,7 @@ impl WhatIf {
         count_used(&mut inventory);
         let (mut simulation, rolls_out) = place_new(&mut inventory, &options, now)?;
         let (before, state) = match rolls_out {
-            true => (Some(Before::of(&mut simulation)), State::Objects),
+            true => (Some(Before::of(&mut simulation)), State::Objects(Some(Box::new(simulation)))),
             false => (None, State::Live { simulation: Box::new(simulation), is_ahead: false }),
         };
         Ok(WhatIf {
@@ -205,6 +206,8 @@ impl WhatIf {
     fn end_step(&mut self) -> Result<(), SimulationError> {
         if self.step.kind.is_some() {
             self.settle(true, |_, _| ())?;
+            // What the next step creates is younger.
+            self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap_or(self.now);
         }
         Ok(())
     }
@@ -259,8 +262,12 @@ impl WhatIf {
     pub fn simulation(&self) -> Result<Simulation, SimulationError> {
         match &self.state {
             State::Live { simulation, .. } => Ok(Simulation::clone(simulation)),
-            State::Objects => Simulation::before_rollouts(self.inventory.clone(), self.options.clone()),
+            State::Objects(before) => self.build(before.as_deref().cloned()),
         }
+    }
+
+    fn build(&self, before: Option<Simulation>) -> Result<Simulation, SimulationError> {
+        Simulation::of(Cow::Borrowed(&self.inventory), self.options.clone(), before, true)
     }
 
     /// Replaces the scheduling rules. Returns whether they are others than before.
@@ -291,15 +298,18 @@ impl WhatIf {
             write_back(&mut self.inventory, simulation, &mut self.departures.lost, self.now)?;
             self.running = running(&self.inventory);
         }
-        self.state = State::Objects;
+        if let State::Live { simulation, .. } = mem::replace(&mut self.state, State::Objects(None)) {
+            self.state = State::Objects(Some(simulation));
+        }
         self.budgets = None;
         Ok(())
     }
 
     /// The state is a simulation.
     fn settle_objects(&mut self) -> Result<(), SimulationError> {
-        if let State::Objects = self.state {
-            let simulation = Simulation::before_rollouts(self.inventory.clone(), self.options.clone())?;
+        if let State::Objects(before) = &mut self.state {
+            let before = before.take().map(|before| *before);
+            let simulation = self.build(before)?;
             self.state = State::Live { simulation: Box::new(simulation), is_ahead: false };
         }
         if let State::Live { simulation, is_ahead } = &mut self.state {
@@ -404,7 +414,6 @@ pub struct Changed {
 /// What is lost with each domain of a topology, after the changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LossesAfterChanges {
-    /// The losses.
     #[serde(flatten)]
     pub losses: DomainLosses,
     /// The effect of the changes, before a domain is lost.
@@ -458,7 +467,7 @@ pub(crate) fn place_new(
 ) -> Result<(Simulation, bool), SimulationError> {
     let given = inventory.pods.iter().map(|entry| &entry.object).filter(|pod| !pod.is_terminal());
     let given: HashSet<_> = given.map(|pod| pod.metadata.namespaced_name()).collect();
-    let mut simulation = Simulation::as_is(inventory.clone(), options.clone())?;
+    let mut simulation = Simulation::as_is(Cow::Borrowed(inventory), options.clone())?;
     let rolls_out = keep_placed(inventory, &mut simulation, &given, now)?;
     Ok((simulation, rolls_out))
 }

@@ -2,15 +2,10 @@
 
 use std::collections::HashMap;
 
-use berth_api::object::volume::{
-    BIND_COMPLETED_ANNOTATION, ClaimReference, CsiVolume, PersistentVolume, PersistentVolumeClaim, STORAGE,
-    StorageClass, VolumeNodeAffinity,
-};
-use berth_api::object::{
-    NamespacedName, NodeSelector, NodeSelectorTerm, ObjectMeta, SelectorRequirement, VolumeObject,
-};
+use berth_api::object::volume::{BIND_COMPLETED_ANNOTATION, ClaimReference, StorageClass};
+use berth_api::object::{NamespacedName, ObjectMeta, VolumeObject};
 use berth_api::read::SourceLocation;
-use berth_control::volume::{Segments, for_node};
+use berth_control::volume::{for_node, new_volume};
 use berth_engine::Outcome;
 use berth_input::inventory::{Entry, Inventory};
 
@@ -46,9 +41,10 @@ pub(super) fn bind_volumes(inventory: &mut Inventory, simulation: &Simulation) -
         if claim.status.phase == BOUND {
             continue;
         }
-        let reference = ClaimReference { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() };
         match volume {
             Some(volume) => {
+                let reference =
+                    ClaimReference { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() };
                 claim_of.insert((*volume).to_owned(), reference);
                 (*volume).clone_into(&mut claim.spec.volume_name);
             }
@@ -57,7 +53,10 @@ pub(super) fn bind_volumes(inventory: &mut Inventory, simulation: &Simulation) -
                 let labels = simulation.node(node).map(|node| &*node.metadata.labels);
                 let segments =
                     class.zip(labels).and_then(|(class, labels)| for_node(&class.allowed_topologies, labels));
-                let volume = new_volume(claim, reference, class, segments.unwrap_or_default());
+                let name = format!("pvc-{namespace}-{name}");
+                let driver = class.map(|class| class.provisioner.as_str());
+                let mut volume = new_volume(name, claim, driver, segments.unwrap_or_default());
+                BOUND.clone_into(&mut volume.status.phase);
                 claim.spec.volume_name.clone_from(&volume.metadata.name);
                 provisioned.push(VolumeObject::PersistentVolume(Box::new(volume)));
             }
@@ -80,34 +79,4 @@ pub(super) fn bind_volumes(inventory: &mut Inventory, simulation: &Simulation) -
     let entry = |object| Entry { object, raw: None, source: source.clone(), order: usize::MAX };
     inventory.volume_objects.extend(provisioned.into_iter().map(entry));
     changed
-}
-
-/// A volume for a claim that nodes with these labels can access.
-fn new_volume(
-    claim: &PersistentVolumeClaim,
-    reference: ClaimReference,
-    class: Option<&StorageClass>,
-    segments: Segments,
-) -> PersistentVolume {
-    let name = format!("pvc-{}-{}", reference.namespace, reference.name);
-    let requirement =
-        |(key, value)| SelectorRequirement { key, operator: "In".to_owned(), values: vec![value] };
-    let terms = NodeSelectorTerm {
-        match_expressions: segments.into_iter().map(requirement).collect(),
-        ..NodeSelectorTerm::default()
-    };
-    let affinity = (!terms.match_expressions.is_empty()).then(|| VolumeNodeAffinity {
-        required: Some(NodeSelector { node_selector_terms: vec![terms], relax_after: None }),
-    });
-    let mut volume = PersistentVolume::default();
-    volume.spec.capacity = [(STORAGE.to_owned(), claim.requested())].into();
-    volume.spec.access_modes.clone_from(&claim.spec.access_modes);
-    volume.spec.volume_mode.clone_from(&claim.spec.volume_mode);
-    claim.storage_class().clone_into(&mut volume.spec.storage_class_name);
-    volume.spec.csi =
-        class.map(|class| CsiVolume { driver: class.provisioner.clone(), volume_handle: name.clone() });
-    (volume.spec.claim_ref, volume.spec.node_affinity) = (Some(reference), affinity);
-    volume.metadata.name = name;
-    BOUND.clone_into(&mut volume.status.phase);
-    volume
 }

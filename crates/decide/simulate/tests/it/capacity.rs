@@ -419,3 +419,48 @@ fn new_nodes_had_no_pods_of_daemon_sets() {
         assert_eq!(needed(&elsewhere, is_type), Some(1));
     }
 }
+
+/// A node with 4 cores.
+fn four_cores(name: &str) -> String {
+    format!(
+        "---\n{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{{ZONE}: {name}}}}}, status: {{allocatable: {{cpu: 4, \
+         memory: 8Gi, pods: 20}}}}}}\n"
+    )
+}
+
+fn of_web(text: &str, request: &CapacityRequest) -> Capacity {
+    let inventory = Inventory::from_text(text).expect("the text is well-formed");
+    let subject = Subject::Workload(Kind::Deployment, NamespacedName::new("default", "web"));
+    capacity(inventory, &SimulationOptions::default(), &subject, request).expect("valid").0
+}
+
+fn workload(kind: &str, name: &str, pod: &str, cpu: u8) -> String {
+    format!(
+        "---\n{{apiVersion: apps/v1, kind: {kind}, metadata: {{name: {name}}}, spec: {{selector: {{matchLabels: {{app: {name}}}}}, template: \
+         {{metadata: {{labels: {{app: {name}}}}}, spec: {{{pod} containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]}}}}}}}}\n"
+    )
+}
+
+#[test]
+fn new_nodes_of_all_zones_had_the_daemon_pods_of_the_first() {
+    let agent = workload("DaemonSet", "agent", &format!("nodeSelector: {{{ZONE}: a}},"), 2);
+    let text = four_cores("a") + &four_cores("b") + &agent + &workload("Deployment", "web", "", 1);
+    let found = of_web(&text, &request(Some((10, NodeType::Existing("b".to_owned())))));
+    assert_eq!((found.replicas, found.nodes_needed), (6, Some(1)));
+}
+
+#[test]
+fn fewer_pods_than_their_group_requires_were_said_to_fit() {
+    let group = "---\n{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {name: g}, spec: {schedulingPolicy: {gang: \
+                 {minCount: 5}}}}\n";
+    let web = workload("Deployment", "web", "schedulingGroup: {podGroupName: g},", 2);
+    let nodes = |n: usize| ["a", "b", "c"].into_iter().take(n).map(four_cores).collect::<String>();
+    let found = of_web(&(nodes(2) + group + &web), &request(None));
+    assert_eq!(found.replicas, 0);
+    assert!(
+        found.message.starts_with("4 of 5 pods that the group requires fit: 0/2 nodes"),
+        "{}",
+        found.message
+    );
+    assert_eq!(of_web(&(nodes(3) + group + &web), &request(None)).replicas, 6);
+}

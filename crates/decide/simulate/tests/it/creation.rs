@@ -208,6 +208,17 @@ fn a_pod_that_is_gone_gives_its_part_of_the_quota_back() {
 }
 
 #[test]
+fn quotas_counted_a_pod_that_no_kubelet_ends_for_ever() {
+    let set = workload("StatefulSet", "podManagementPolicy: Parallel,", ONE_PER_NODE);
+    let before = nodes(3) + &quota("spec: {hard: {pods: 2}}") + &set;
+    let key = "kubernetes.io/hostname".to_owned();
+    let lose = Change::LoseContact { key, value: "n1".to_owned(), seconds: None };
+    let after = changed(&before, &lose).0.run(|_, _| ()).expect("valid").simulation;
+    let node = |name| after.pod("default", name).and_then(|pod| pod.node());
+    assert_eq!([node("web-0"), node("web-1"), node("web-2")], [Some("n1"), Some("n2"), Some("n3")]);
+}
+
+#[test]
 fn a_stateful_set_creates_evicted_pods_again_in_order() {
     let before = nodes(3) + &workload("StatefulSet", "", ONE_PER_NODE);
     let (mut what_if, _) = changed(&before, &Change::Drain("n1".to_owned()));

@@ -65,6 +65,22 @@ fn a_group_with_too_few_pods_waits() {
 }
 
 #[test]
+fn a_group_whose_pods_run_in_several_domains_got_one_more() {
+    let group = "---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: g}, spec: {
+      schedulingPolicy: {gang: {minCount: 3}}, schedulingConstraints: {topology: [{key: zone}]}}}\n";
+    let member = |name: &str, node: &str| {
+        pod(name, 1, "", &format!("schedulingGroup: {{podGroupName: g}}, nodeName: '{node}',"))
+    };
+    let pods = member("m1", "a1") + &member("m2", "b1") + &member("m3", "");
+    let simulation = simulated(&(node("a1", 9) + &node("b1", 9) + group + &pods));
+    assert_eq!(placement(&simulation), "m1=a1 m2=b1 m3=");
+    let message = simulation.pods()[2].outcome.message();
+    let several =
+        "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: a, b";
+    assert_eq!(message, format!("pod group default/g: {several}"));
+}
+
+#[test]
 fn members_that_run_count_and_fix_the_domain() {
     let topology = "scheduling.berth.dev/group: g, scheduling.berth.dev/group-min: '2', \
                     scheduling.berth.dev/group-required-topology: zone";

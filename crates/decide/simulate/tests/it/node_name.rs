@@ -529,6 +529,7 @@ fn pods_whose_node_cannot_mount_their_volumes_ran_there() {
         + &names("gone", "nowhere", "1Gi")
         + &names("taken", "pv", "1Gi")
         + &names("large", "free", "2Gi")
+        + &names("shared", "free", "1Gi").replace("ReadWriteOnce", "ReadWriteMany")
         + &names("fits", "free", "1Gi")
         + &with("missing", "kube-01", "none", "")
         + &with("far", "kube-01", "far", "")
@@ -537,6 +538,7 @@ fn pods_whose_node_cannot_mount_their_volumes_ran_there() {
         + &with("gone", "kube-01", "gone", "")
         + &with("taken", "kube-01", "taken", "")
         + &with("large", "kube-01", "large", "")
+        + &with("shared", "kube-01", "shared", "")
         + &with("fits", "kube-01", "fits", "");
     let waiting = |name: &str| format!("{name}: waiting on kube-01 for its volumes");
     assert_eq!(
@@ -549,6 +551,7 @@ fn pods_whose_node_cannot_mount_their_volumes_ran_there() {
             waiting("gone"),
             waiting("taken"),
             waiting("large"),
+            waiting("shared"),
             "fits: kube-01".to_owned(),
         ]
     );
@@ -560,8 +563,12 @@ fn pods_whose_node_cannot_mount_their_volumes_ran_there() {
         message("missing")
     );
     assert!(message("far").contains("bound to volume pv"), "{}", message("far"));
-    for (pod, why) in [("gone", "does not exist"), ("taken", "is that of"), ("large", "does not satisfy it")]
-    {
+    for (pod, why) in [
+        ("gone", "does not exist"),
+        ("taken", "is that of"),
+        ("large", "does not satisfy it: requested PV is too small"),
+        ("shared", "does not satisfy it: incompatible accessMode"),
+    ] {
         assert!(message(pod).contains(why), "{}", message(pod));
     }
 }

@@ -2,7 +2,7 @@
 
 use berth_input::inventory::Inventory;
 use berth_simulate::SimulationOptions;
-use berth_simulate::what_if::{Counts, WhatIf, WhatIfOutcome};
+use berth_simulate::what_if::{Change, Counts, WhatIf, WhatIfOutcome};
 use jiff::Timestamp;
 
 fn nodes(n: usize) -> String {
@@ -298,4 +298,25 @@ fn pods_without_their_deployment_in_the_dump_have_the_earlier_template() {
     );
     let dump = format!("{dump}---\n{set}");
     assert_eq!([stuck(&dump, 1), stuck(&dump, 100)], [0, 1]);
+}
+
+#[test]
+fn a_rollout_waited_for_the_pod_of_a_node_that_a_later_step_removes() {
+    let filler = "---\n{apiVersion: v1, kind: Pod, metadata: {name: filler}, spec: {nodeName: n2, containers: [{name: c, image: i, \
+                  resources: {requests: {cpu: 3}}}]}}\n";
+    let before = nodes(2) + filler + &workload("DaemonSet", "", "'1'", "");
+    let after = workload("DaemonSet", "", "'2'", "").replace("cpu: 1", "cpu: 2");
+    let stuck = |change: Option<Change>| {
+        let inventory = Inventory::from_text(&before).expect("the text is well-formed");
+        let mut what_if = WhatIf::new(inventory, SimulationOptions::default(), Timestamp::UNIX_EPOCH)
+            .expect("the objects are valid");
+        let read = what_if.overlay(|inventory| inventory.read(after.as_bytes(), "change"));
+        read.expect("the objects are valid").expect("the text is well-formed");
+        what_if.then().expect("the objects are valid");
+        change.iter().for_each(|change| what_if.apply(change).expect("the node exists"));
+        what_if.run(|_, _| ()).expect("the objects are valid").outcome.stuck_rollouts
+    };
+    // The new pod does not fit on n2.
+    assert_eq!(stuck(None).len(), 1);
+    assert_eq!(stuck(Some(Change::RemoveNode("n2".to_owned()))), []);
 }

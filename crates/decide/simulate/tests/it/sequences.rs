@@ -448,3 +448,19 @@ fn a_pod_with_a_provisioned_volume_was_tied_to_its_node() {
         .collect();
     assert_eq!(on(&all), None);
 }
+
+#[test]
+fn pods_of_an_earlier_step_went_before_younger_ones() {
+    let text = node("a", 4) + &workload("Deployment", "web", 1, 1);
+    let outcome = played(&text, &[scale(2), scale(1)]).outcome;
+    assert_eq!((outcome.n_unmoved, outcome.moved.len(), outcome.scaled_down.len()), (1, 0, 0));
+}
+
+#[test]
+fn a_stateful_set_that_is_scaled_down_was_said_to_replace_its_pods() {
+    let text = node("a", 4) + &workload("StatefulSet", "web", 3, 1);
+    let scale =
+        Change::Scale { kind: Kind::StatefulSet, name: NamespacedName::new("default", "web"), n_replicas: 1 };
+    let changed = played(&text, &[scale]);
+    assert_eq!((changed.outcome.scaled_down.len(), changed.simulation.rolled_out()), (2, &[][..]));
+}

@@ -223,8 +223,11 @@ impl Policy {
         self.merge_match_label_keys || !self.daemon_namespaces.is_empty()
     }
 
-    /// Whether a rule other than NodeRestriction needs the state of the cluster.
+    /// Whether a rule needs the state of the cluster.
     pub fn needs_state(&self) -> bool {
-        self.binding_guard.is_some() || self.placement_quotas || !self.budgets.is_empty()
+        self.node_restriction
+            || self.binding_guard.is_some()
+            || self.placement_quotas
+            || !self.budgets.is_empty()
     }
 }

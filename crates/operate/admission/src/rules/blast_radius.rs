@@ -29,7 +29,7 @@ pub(crate) fn stays_within_blast_radius<K: StateAccess>(
             "required anti-affinity would block",
         ),
         true => (
-            !attributes.rules.preferred_anti_affinity.is_empty(),
+            !attributes.pod.rules.preferred_anti_affinity.is_empty(),
             "the budget of preferred blast radius",
             "preferred anti-affinity would lower the scores of",
         ),
@@ -37,7 +37,7 @@ pub(crate) fn stays_within_blast_radius<K: StateAccess>(
     if !has_terms {
         return Ok(());
     }
-    let mut pod = attributes.pod.clone();
+    let mut pod = attributes.pod.object.clone();
     PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
     let terms = access.ask(what, move |state| {
         let prepared = state.cluster().prepare(&pod);
@@ -46,7 +46,7 @@ pub(crate) fn stays_within_blast_radius<K: StateAccess>(
             true => state.cluster().preferred_blast_radius(&prepared).preferred,
         }
     })?;
-    check(attributes, &terms, limit, action, (rule, would), found);
+    check(attributes, &terms, limit, action, rule, would, found);
     Ok(())
 }
 
@@ -55,10 +55,11 @@ fn check(
     terms: &[TermRadius],
     limit: &BlastRadiusLimit,
     action: Action,
-    (rule, would): (Rule, &str),
+    rule: Rule,
+    would: &str,
     found: &mut Findings,
 ) {
-    let namespace = &attributes.pod.metadata.namespace;
+    let namespace = &attributes.pod.object.metadata.namespace;
     for term in terms {
         let Some((reach, which)) = domain(term, limit.measure) else { continue };
         let at = reach.domain.as_ref().map(|pair| format!(", {pair}")).unwrap_or_default();

@@ -21,7 +21,7 @@ pub(crate) fn stays_within_exclusive_nodes<K: StateAccess>(
     access: &K,
     found: &mut Findings,
 ) -> Result<(), ReviewError> {
-    let Some(term) = exclusive_term(attributes.rules) else { return Ok(()) };
+    let Some(term) = exclusive_term(&attributes.pod.rules) else { return Ok(()) };
     if !attributes.blocking_terms().any(|blocking| blocking.path == term.path) {
         return Ok(());
     }
@@ -43,11 +43,11 @@ fn check(
     action: Action,
     is_denied: bool,
 ) -> Option<String> {
-    let metadata = &attributes.pod.metadata;
+    let metadata = &attributes.pod.object.metadata;
     let namespace = metadata.namespace.as_str();
     // A pod with `generateName` has no name yet: the request uid replaces it.
     let name = if metadata.name.is_empty() { &attributes.request.uid } else { &metadata.name };
-    let pod = ExclusivePod { node: None, pinned: pinned_node(attributes.pod, attributes.rules) };
+    let pod = ExclusivePod { node: None, pinned: pinned_node(&attributes.pod.object, &attributes.pod.rules) };
     let charge = match (limit.charge, &pod.pinned) {
         (Measure::Actual, None) => {
             place(state, attributes).unwrap_or_else(|| state.charge(&pod, Measure::Largest))
@@ -94,7 +94,7 @@ fn check(
 
 /// The node that the engine would select now.
 fn place(state: &mut State, attributes: &PodAttributes<'_>) -> Option<Charge> {
-    let mut pod = attributes.pod.clone();
+    let mut pod = attributes.pod.object.clone();
     PLACING_PROFILE.clone_into(&mut pod.spec.scheduler_name);
     let cluster = state.cluster();
     let prepared = cluster.prepare(&pod);

@@ -16,7 +16,7 @@ use crate::rule::Rule;
 
 /// Checks that the namespace of a pod that tolerates anti-affinity may.
 pub(super) fn is_allowed(attributes: &PodAttributes<'_>, found: &mut Findings) {
-    let metadata = &attributes.pod.metadata;
+    let metadata = &attributes.pod.object.metadata;
     if !metadata.annotations.contains_key(TOLERATION_ANNOTATION)
         || attributes.policy.daemon_namespaces.contains(&metadata.namespace)
     {

@@ -16,7 +16,7 @@ pub(super) fn keeps_to_hostname(attributes: &PodAttributes<'_>, found: &mut Find
     if !attributes.policy.limit_pod_hard_anti_affinity_topology {
         return;
     }
-    for term in &attributes.rules.required_anti_affinity {
+    for term in &attributes.pod.rules.required_anti_affinity {
         let key = match &term.topology {
             TopologyScope::Key(key) if key == HOSTNAME => continue,
             TopologyScope::Key(key) => key.as_str(),
@@ -26,7 +26,7 @@ pub(super) fn keeps_to_hostname(attributes: &PodAttributes<'_>, found: &mut Find
             "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {HOSTNAME} is allowed"
         );
         // The reference uses the pod's own name, which is empty before `generateName` is applied.
-        let name = &attributes.pod.metadata.name;
+        let name = &attributes.pod.object.metadata.name;
         let rule = Rule::LimitPodHardAntiAffinityTopology;
         found.broken(Action::Reject, Denial::forbidden_name(rule, attributes.request, name, message));
     }

@@ -33,7 +33,7 @@ pub(super) fn is_trusted(attributes: &PodAttributes<'_>, found: &mut Findings) {
     let user = &attributes.request.user_info;
     let is_controller =
         user.username == CONTROLLERS_USER || user.groups.iter().any(|g| g == CONTROLLERS_GROUP);
-    let is_checked = is_controller && attributes.pod.metadata.controller().is_some();
+    let is_checked = is_controller && attributes.pod.object.metadata.controller().is_some();
     if is_checked || restriction.trust(user) {
         return;
     }
@@ -41,7 +41,7 @@ pub(super) fn is_trusted(attributes: &PodAttributes<'_>, found: &mut Findings) {
         TopologyScope::Key(key) => restriction.topology_keys.contains(key),
         TopologyScope::All => false,
     };
-    for term in attributes.rules.required_anti_affinity.iter().filter(|term| !is_free(&term.topology)) {
+    for term in attributes.pod.rules.required_anti_affinity.iter().filter(|term| !is_free(&term.topology)) {
         let free = match restriction.topology_keys.as_slice() {
             [] => String::new(),
             keys => format!("; other users may use the topology key {}", keys.join(" or ")),

@@ -9,14 +9,14 @@ use crate::findings::Findings;
 /// Warns about an annotation about affinity on a pod of another scheduler: only the webhook and the enforcer read it.
 pub(super) fn has_a_reader(attributes: &PodAttributes<'_>, found: &mut Findings) {
     let names = &attributes.policy.scheduler_names;
-    let own = match attributes.pod.spec.scheduler_name.as_str() {
+    let own = match attributes.pod.object.spec.scheduler_name.as_str() {
         "" => DEFAULT_SCHEDULER_NAME,
         name => name,
     };
     let is_read = names.is_empty() || names.iter().any(|name| name == own);
     let annotations = [AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION].into_iter();
     for annotation in
-        annotations.filter(|name| !is_read && attributes.pod.metadata.annotations.contains_key(*name))
+        annotations.filter(|name| !is_read && attributes.pod.object.metadata.annotations.contains_key(*name))
     {
         let names = names.join(" or ");
         found.warn(format!(

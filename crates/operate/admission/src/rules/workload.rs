@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use berth_api::object::Pod;
 use berth_api::read::from_value;
-use berth_rules::PodRules;
+use berth_rules::AdmittedPod;
 use serde_json::Value;
 
 use super::annotation::has_valid_annotations;
@@ -36,15 +36,17 @@ pub(crate) fn check_template<K: StateAccess>(
     // The API server reports an invalid pod template.
     let Ok(mut pod) = from_value::<Pod>(template) else { return Ok(()) };
     pod.metadata.namespace.clone_from(&request.namespace);
-    let rules = PodRules::parse(&pod, true);
+    let options = access.rule_options();
+    let pod = AdmittedPod::new(pod, options);
     let mut of_pod = Findings::default();
-    if has_few_entries(request, policy, &pod, &mut of_pod).is_err() {
+    if has_few_entries(request, policy, &pod.object, &mut of_pod).is_err() {
         return Ok(());
     }
-    has_valid_annotations(request, policy, &pod, None, &mut of_pod);
-    check_pod(&PodAttributes { request, policy, pod: &pod, rules: &rules, now }, access, &mut of_pod)?;
+    has_valid_annotations(request, policy, &pod.object, None, &mut of_pod);
+    let attributes = PodAttributes { request, policy, pod: &pod, extensions: options.extensions, now };
+    check_pod(&attributes, access, &mut of_pod)?;
     let mut of_labels = Findings::default();
-    carries_required_labels(request, policy, &pod, None, &mut of_labels);
+    carries_required_labels(request, policy, &pod.object, None, &mut of_labels);
     for Answer { denied, warnings, .. } in [of_pod.into_answer(), of_labels.into_answer()] {
         if let Some(mut denial) = denied.clone().filter(|denial| denial.rule == Rule::TrustedUsers) {
             denial.message = format!("{path}: {}", denial.message);

@@ -19,7 +19,7 @@ use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_engine::{Cluster, Settings};
 use berth_input::config::{Plugin, Profile, SchedulerConfig};
 use berth_input::policy::PolicySet;
-use berth_rules::PodRules;
+use berth_rules::RuleOptions;
 
 use crate::answer::ReviewError;
 use crate::policy::{GuardedRule, Measure, Policy};
@@ -62,8 +62,8 @@ fn without_volumes_and_devices(mut profile: Profile) -> Profile {
 }
 
 impl State {
-    /// An empty state for a policy. `settings` controls how rules are parsed; its profiles are not used.
-    pub fn new(policy: &Policy, settings: Settings) -> State {
+    /// An empty state for a policy.
+    pub fn new(policy: &Policy, RuleOptions { extensions, feature_gates }: RuleOptions) -> State {
         let guard = policy.binding_guard.as_ref();
         let plugins = guard.map(|g| g.rules.iter().copied().map(plugin).collect()).unwrap_or_default();
         let guard_profile = Profile {
@@ -78,11 +78,12 @@ impl State {
         let placing = Profile { scheduler_name: PLACING_PROFILE.to_owned(), ..Profile::default() };
         let profiles = [guard_profile, placing].map(without_volumes_and_devices).into();
         let settings = Settings {
-            config: SchedulerConfig { profiles, ..SchedulerConfig::default() },
+            config: SchedulerConfig { profiles, feature_gates, ..SchedulerConfig::default() },
+            extensions,
             exempt_namespaces: policy.exempt_namespaces.clone(),
             exempt_from_v1: policy.exempt_from_v1,
             all_topologies: policy.all_topologies.clone(),
-            ..settings
+            ..Settings::default()
         };
         State {
             cluster: Cluster::new(settings),
@@ -115,7 +116,7 @@ impl State {
         if pod.is_terminal() {
             return self.drop_pod(&key, &metadata.namespace, &metadata.name);
         }
-        let rules = has_anti_affinity(pod).then(|| PodRules::parse(pod, true));
+        let rules = has_anti_affinity(pod).then(|| self.cluster.rules_of(pod));
         self.exclusive.saw(pod, rules.as_ref());
         if let Some(charged) = &mut self.charged {
             charged.saw(pod, rules.as_ref());
@@ -231,6 +232,11 @@ pub trait StateAccess {
 
     fn placement(&self) -> Result<Arc<PolicySet>, ReviewError> {
         Ok(Arc::default())
+    }
+
+    /// How the rules of pods are read.
+    fn rule_options(&self) -> RuleOptions {
+        RuleOptions::default()
     }
 }
 

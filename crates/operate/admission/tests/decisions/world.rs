@@ -7,8 +7,8 @@ use berth_admission::{
     AdmissionRequest, Answer, Endpoint, Nothing, Policy, ReviewError, State, StateAccess, review,
 };
 use berth_api::object::Pod;
-use berth_engine::Settings;
 use berth_input::policy::PolicySet;
+use berth_rules::RuleOptions;
 use serde_json::{Value, json};
 
 /// The default policy with these fields changed.
@@ -43,7 +43,7 @@ impl World {
     /// Pods with `on` run on that node; the others are pending.
     pub fn new(policy: Policy, text: &str) -> World {
         let world = berth_testkit::text::world(text);
-        let mut state = State::new(&policy, Settings::default());
+        let mut state = State::new(&policy, RuleOptions::default());
         for namespace in &world.namespaces {
             state.cluster().set_namespace(namespace);
         }

@@ -3,13 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use berth_api::object::group::{
-    CompositePodGroup, GroupKey, GroupKind, GroupRules, Hierarchies, PodGroup, rank,
-};
+use berth_api::object::group::{CompositePodGroup, GroupIndex, GroupKey, GroupRules, PodGroup, rank};
 use berth_api::object::{NamespacedName, Pod};
 use berth_engine::Cluster;
 use berth_mirror::Change;
-use berth_rebalance::{Pending, PendingGroup};
+use berth_rebalance::Pending;
 
 /// What is known of the groups of pods.
 #[derive(Clone, Debug, Default)]
@@ -48,18 +46,10 @@ impl Groups {
     ) -> Vec<Pending<'a>> {
         let settings = cluster.settings();
         let gates = settings.config.feature_gates;
-        let Hierarchies { roots, rules: of_roots } =
-            Hierarchies::new(self.objects.values(), self.composites.values(), gates);
-        let rules = |key: &GroupKey| match of_roots.get(key) {
-            Some(rules) => Some(Some(rules.clone())),
-            None => self.objects.get(key).map(|object| object.rules(gates)),
-        };
+        let (objects, composites) = (self.objects.values(), self.composites.values());
+        let index = GroupIndex::new(objects, composites, self.owners.clone(), gates);
         let own = |pod: &Pod| GroupKey::of(pod, settings.extensions);
-        // The pods of a PodGroup without rules are placed one by one.
-        let group_of = |pod: &Pod| {
-            let key = own(pod).map(|key| roots.get(&key).cloned().unwrap_or(key));
-            key.filter(|key| rules(key).is_none_or(|rules| rules.is_some()))
-        };
+        let group_of = |pod: &Pod| index.group_of(pod, settings.extensions);
         waiting.sort_by_key(|pod| (Reverse(pod.spec.priority.unwrap_or(0)), pod.metadata.creation_timestamp));
         let mut pending: Vec<Pending<'a>> = Vec::new();
         let mut positions: HashMap<GroupKey, usize> = HashMap::new();
@@ -86,16 +76,10 @@ impl Groups {
             let Pending { pods, group } = &mut pending[at];
             pods.sort_by_key(|pod| rank(pod));
             let of_members = GroupRules::of_members(&key, pods.iter().copied());
-            let rules = match key.kind {
-                // How many pods it has says the owner.
-                GroupKind::Owner(_) => {
-                    self.owners.get(&key).and_then(|min| Some(GroupRules { min: *min, ..of_members? }))
-                }
-                _ => rules(&key).unwrap_or(of_members),
-            };
+            let rules = index.rules_of(&key, of_members, None);
             let running = members.remove(&key).unwrap_or_default();
             let of_pods: Vec<_> = pods.iter().map(|pod| own(pod)).collect();
-            *group = Some(PendingGroup::new(rules, &of_pods, &running, cluster));
+            *group = Some(cluster.remaining_group(&key, rules.as_ref(), &of_pods, &running));
         }
         pending
     }

@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 use super::enforcer::Enforcer;
 use super::rebalancer::{MARKED_FOR, Phase};
-use super::victims::instant;
 use crate::completion::{Completion, Sent};
 use crate::evict::{Eviction, EvictionOutcome};
 use crate::evictions::Evictions;
 use crate::limiter::Candidate;
 use crate::limits::Limits;
 use crate::rebalance::{Answer, Question, Replacement, Step, StepResult, is_ready};
+use crate::time::Time;
 
 /// What terms of the ledger begin with that belong to steps.
 pub(crate) const TERM: &str = "rebalance/";
@@ -202,7 +202,7 @@ impl Enforcer {
 
     /// Marks the pod of a step, when its eviction is counted. All changes of pods before the mark come before it in the watch.
     fn mark_step(&mut self, now: Instant) {
-        let time = (now, Timestamp::now());
+        let time = Time::at(now);
         let Some(rebalancer) = &mut self.rebalancer else { return };
         let Phase::Allowed(step) = &rebalancer.phase else { return };
         let facts = self.pods.get(step.pod.namespace(), step.pod.name());
@@ -212,7 +212,7 @@ impl Enforcer {
             self.timer.set(now);
             return;
         };
-        if step.is_being_placed(&rebalancer.objects, time.1) {
+        if step.is_being_placed(&rebalancer.objects, time.timestamp) {
             rebalancer
                 .progress
                 .doing(format!("{} waits until other pods of its workload are placed", step.pod));
@@ -232,9 +232,9 @@ impl Enforcer {
         };
         let held = match self.evictions.waits(&step.uid, now) {
             Some((_, why, until)) => Some((why.to_owned(), until)),
-            None => match self.limits.reserve(&candidate, time.1) {
+            None => match self.limits.reserve(&candidate, time.timestamp) {
                 Ok(()) => None,
-                Err(throttled) => Some((throttled.to_string(), instant(throttled.until, time))),
+                Err(throttled) => Some((throttled.to_string(), time.instant_of(throttled.until))),
             },
         };
         if let Some((why, until)) = held {

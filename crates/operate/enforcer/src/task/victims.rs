@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use berth_engine::{Remedies, Remedy, Stays, Target, ViolationKey};
 use jiff::Timestamp;
@@ -17,6 +16,7 @@ use crate::limiter::{Candidate, ClusterStop, GroupMember, LimitKind, Throttled};
 use crate::message;
 use crate::metrics::EvictionResult;
 use crate::pods::Workload;
+use crate::time::Time;
 
 /// A pod that the engine selected.
 struct Victim {
@@ -114,12 +114,6 @@ impl Delays {
     }
 }
 
-/// A wall clock time as an instant of this process.
-pub(super) fn instant(until: Timestamp, now: (Instant, Timestamp)) -> Instant {
-    let wait = Duration::try_from(until.duration_since(now.1)).unwrap_or(Duration::ZERO);
-    now.0 + wait
-}
-
 /// Number of pods that have these rules, which are sorted.
 fn n_owners(keys: &[ViolationKey]) -> usize {
     keys.chunk_by(|a, b| (&a.namespace, &a.name) == (&b.namespace, &b.name)).count()
@@ -128,17 +122,17 @@ fn n_owners(keys: &[ViolationKey]) -> usize {
 impl Enforcer {
     /// The violations that evictions are to fix now. A pod is left to its node until that has accepted or rejected it: what the node
     /// rejects has failed.
-    fn due(&mut self, time: (Instant, Timestamp)) -> Vec<ViolationKey> {
-        let (due, again_at) = self.violations.due(&self.pods, time.1);
+    fn due(&mut self, time: Time) -> Vec<ViolationKey> {
+        let (due, again_at) = self.violations.due(&self.pods, time.timestamp);
         if let Some(again_at) = again_at {
-            self.timer.set(instant(again_at, time));
+            self.timer.set(time.instant_of(again_at));
         }
         due
     }
 
     /// Selects victims. Those in the ledger are evicted, the others are added to it.
     pub(super) fn select_victims(&mut self, now: Instant) {
-        let time = (now, Timestamp::now());
+        let time = Time::at(now);
         let due = self.due(time);
         if due.is_empty() {
             self.release(HashSet::new());
@@ -148,18 +142,18 @@ impl Enforcer {
             self.write_conditions(&ended, time);
             return;
         }
-        if let Some(throttled) = self.limits.limiter.stops_all(n_owners(&due), time.1) {
+        if let Some(throttled) = self.limits.limiter.stops_all(n_owners(&due), time.timestamp) {
             // With wrong labels on the whole cluster, a selection would be expensive and useless.
             self.release(HashSet::new());
             self.reporter.current.held = BTreeMap::from([(throttled.limit_kind.name(), n_owners(&due))]);
-            self.timer.set(instant(throttled.until, time));
+            self.timer.set(time.instant_of(throttled.until));
             self.held.delay_all(throttled.limit_kind.delay());
             self.write_conditions(&[], time);
             return;
         }
         self.remedy_options.bound_against_rule = self.violations.intruders(&due);
         let owners = due.iter().map(|key| (key.namespace.clone(), key.name.clone())).collect();
-        self.remedy_options.evict_without_target = self.held.released(&self.pods, owners, time.1);
+        self.remedy_options.evict_without_target = self.held.released(&self.pods, owners, time.timestamp);
         let Remedies { mut remedies, stays } = self.cluster.remedy(&due, &self.remedy_options);
         self.held.leave_out_blocked(&self.pods, &mut remedies);
         let ended = self.hold(&remedies, time);
@@ -185,7 +179,7 @@ impl Enforcer {
             }
             if let Err(throttled) = self.evict(&unit, time) {
                 let (remedy, victim) = &unit.0[0];
-                let again_at = instant(throttled.until, time);
+                let again_at = time.instant_of(throttled.until);
                 delays.add(throttled.limit_kind.name(), again_at);
                 // A stop of all evictions is reported once.
                 let is_quiet = matches!(
@@ -222,7 +216,7 @@ impl Enforcer {
         &mut self,
         remedies: Vec<Remedy>,
         delays: &mut Delays,
-        time: (Instant, Timestamp),
+        time: Time,
         look_again: Instant,
     ) -> Vec<Unit> {
         let mut candidates = Vec::new();
@@ -238,12 +232,12 @@ impl Enforcer {
                 continue;
             }
             let (namespace, name) = (&remedy.victim.namespace, &remedy.victim.name);
-            if let Some(again_at) = self.pods.node_decides_until(namespace, name, time.1) {
-                self.timer.set(instant(again_at, time));
+            if let Some(again_at) = self.pods.node_decides_until(namespace, name, time.timestamp) {
+                self.timer.set(time.instant_of(again_at));
                 continue;
             }
             // Deleted or replaced since.
-            let Some(victim) = self.victim(&remedy, time.1) else { continue };
+            let Some(victim) = self.victim(&remedy, time.timestamp) else { continue };
             if let Some(why) = self.unreadable(&remedy) {
                 delays.add("no_permission", look_again);
                 self.held.delay(uid, || why.clone());
@@ -252,18 +246,18 @@ impl Enforcer {
             }
             if let (Target::Nowhere(why), true) = (&remedy.target, remedy.is_held) {
                 let Victim { held_until, is_released, .. } = victim;
-                let again_at = held_until.filter(|_| !is_released).map(|until| instant(until, time));
+                let again_at = held_until.filter(|_| !is_released).map(|until| time.instant_of(until));
                 delays.add("no_target", again_at.map_or(look_again, |at| at.min(look_again)));
-                self.events.no_target(&remedy, &victim.workload, (held_until, time.1), why);
+                self.events.no_target(&remedy, &victim.workload, held_until, time.timestamp, why);
                 continue;
             }
-            if let Some((reason, why, until)) = self.evictions.waits(uid, time.0) {
+            if let Some((reason, why, until)) = self.evictions.waits(uid, time.instant) {
                 delays.add(reason, until);
                 self.held.delay(uid, || why.to_owned());
                 continue;
             }
-            if let Some(throttled) = self.limits.repeats(&victim.candidate(&remedy), time.1) {
-                delays.add(throttled.limit_kind.name(), instant(throttled.until, time));
+            if let Some(throttled) = self.limits.repeats(&victim.candidate(&remedy), time.timestamp) {
+                delays.add(throttled.limit_kind.name(), time.instant_of(throttled.until));
                 self.held.delay(uid, || throttled.limit_kind.delay().to_owned());
                 self.events.delayed(&remedy, &victim.workload, &throttled);
                 continue;
@@ -274,8 +268,8 @@ impl Enforcer {
     }
 
     /// Pods without a feasible node are held. Returns those that were and are not any more.
-    fn hold(&mut self, remedies: &[Remedy], time: (Instant, Timestamp)) -> Vec<EndedHold> {
-        self.held.selected(remedies, &self.pods, time.1);
+    fn hold(&mut self, remedies: &[Remedy], time: Time) -> Vec<EndedHold> {
+        self.held.selected(remedies, &self.pods, time.timestamp);
         if !self.keeps_ledger() || !self.held.may_have_ended(&self.pods) {
             return Vec::new();
         }
@@ -288,7 +282,7 @@ impl Enforcer {
     }
 
     /// Pods that are held, and those that are not any more, show it.
-    fn write_conditions(&mut self, ended: &[EndedHold], time: (Instant, Timestamp)) {
+    fn write_conditions(&mut self, ended: &[EndedHold], time: Time) {
         if let Some(again_at) =
             self.keeps_ledger().then(|| self.held.write_conditions(&self.pods, ended, time)).flatten()
         {
@@ -317,8 +311,8 @@ impl Enforcer {
     }
 
     fn check_cluster_limit(&mut self, n_would_evict: usize, now: Instant) {
-        let time = Timestamp::now();
-        match self.limits.check_cluster_limit(self.pods.n_running(), n_would_evict, time) {
+        let time = Time::at(now);
+        match self.limits.check_cluster_limit(self.pods.n_running(), n_would_evict, time.timestamp) {
             Some(ClusterStop::Started(throttled)) => {
                 tracing::warn!(
                     would_evict = throttled.n,
@@ -326,7 +320,7 @@ impl Enforcer {
                     "all evictions are stopped: {throttled}"
                 );
                 self.events.stopped(self.limits.ledger.reference(), &throttled);
-                self.timer.set(instant(throttled.until, (now, time)));
+                self.timer.set(time.instant_of(throttled.until));
             }
             Some(ClusterStop::Ended) => tracing::info!("evictions continue"),
             None => {}
@@ -334,9 +328,9 @@ impl Enforcer {
     }
 
     /// The next step of an eviction.
-    fn evict(&mut self, unit: &Unit, time: (Instant, Timestamp)) -> Result<(), Throttled> {
+    fn evict(&mut self, unit: &Unit, time: Time) -> Result<(), Throttled> {
         let (first, victim) = &unit.0[0];
-        self.limits.reserve(&victim.candidate(first), time.1)?;
+        self.limits.reserve(&victim.candidate(first), time.timestamp)?;
         if unit.0.len() > 1 {
             self.limits.limiter.set_group(unit.uid(), unit.members());
         }

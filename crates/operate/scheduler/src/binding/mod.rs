@@ -2,12 +2,14 @@
 
 mod concurrency;
 mod devices;
+mod pre_bind;
 mod volume_writes;
 mod volumes;
 mod watched;
 mod workers;
 
-pub(crate) use devices::{ClaimsFreed, DeviceBindings, DeviceOutcome, DeviceWriter};
+pub(crate) use devices::{ClaimsFreed, DeviceBindings, DeviceWriter};
+pub(crate) use pre_bind::{PreBind, PreBindOutcome};
 pub(crate) use volume_writes::VolumeWriter;
-pub(crate) use volumes::{VolumeBindings, VolumeOutcome};
+pub(crate) use volumes::VolumeBindings;
 pub(crate) use workers::{BindWorkers, Binder};

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::completion::{VolumeWriteError, VolumesWritten};
+use crate::completion::{VolumesWritten, WriteError};
 
 /// The volumes of a pod to bind.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ pub(crate) struct VolumeWriter {
 }
 
 impl VolumeWriter {
-    pub(crate) async fn write(&self, write: &VolumeWrite) -> Result<VolumesWritten, VolumeWriteError> {
+    pub(crate) async fn write(&self, write: &VolumeWrite) -> Result<VolumesWritten, WriteError> {
         let _permit = self.permits.acquire().await;
         let mut written = VolumesWritten::default();
         for (claim, volume) in &write.decision.bind {
@@ -61,7 +61,7 @@ impl VolumeWriter {
         claim: &str,
         volume: &str,
         written: &mut VolumesWritten,
-    ) -> Result<(), VolumeWriteError> {
+    ) -> Result<(), WriteError> {
         let claim_path = PERSISTENT_VOLUME_CLAIMS.object_path(&write.namespace, claim);
         let claim: PersistentVolumeClaim = self.read(&claim_path).await?;
         let path = PERSISTENT_VOLUMES.object_path("", volume);
@@ -69,7 +69,7 @@ impl VolumeWriter {
         let metadata = &claim.metadata;
         if !claim.spec.volume_name.is_empty() && claim.spec.volume_name != volume.metadata.name {
             let text = format!("PVC {:?} is bound to volume {:?}", metadata.name, claim.spec.volume_name);
-            return Err(VolumeWriteError::Failed(text));
+            return Err(WriteError::Failed(text));
         }
         let claim_ref = volume.spec.claim_ref.as_ref();
         let names_claim = |r: &&_| {
@@ -80,7 +80,7 @@ impl VolumeWriter {
                 "volume {:?} is bound to claim \"{}/{}\"",
                 volume.metadata.name, other.namespace, other.name
             );
-            return Err(VolumeWriteError::Failed(text));
+            return Err(WriteError::Failed(text));
         }
         if claim_ref.is_none_or(|r| r.uid.is_empty()) {
             let mut changes = json!({"spec": {"claimRef": {
@@ -106,7 +106,7 @@ impl VolumeWriter {
         write: &VolumeWrite,
         claim: &str,
         written: &mut VolumesWritten,
-    ) -> Result<(), VolumeWriteError> {
+    ) -> Result<(), WriteError> {
         let path = PERSISTENT_VOLUME_CLAIMS.object_path(&write.namespace, claim);
         let key = NamespacedName::new(&write.namespace, claim);
         let mut claim: PersistentVolumeClaim = self.read(&path).await?;
@@ -114,7 +114,7 @@ impl VolumeWriter {
             Some(node) if node == &*write.node => {}
             Some(other) => {
                 let text = format!("PVC {:?} is to be provisioned for node {other:?}", claim.metadata.name);
-                return Err(VolumeWriteError::Failed(text));
+                return Err(WriteError::Failed(text));
             }
             None => {
                 let changes =
@@ -139,10 +139,10 @@ impl VolumeWriter {
         uid: &str,
         version: &str,
         mut changes: Value,
-    ) -> Result<T, VolumeWriteError> {
+    ) -> Result<T, WriteError> {
         // Checked right before sending: a leader whose lease may have been taken must not send.
         if !self.leadership.leads() || write.abandoned.load(Ordering::Relaxed) {
-            return Err(VolumeWriteError::NotSent);
+            return Err(WriteError::NotSent);
         }
         changes["metadata"]["uid"] = uid.into();
         changes["metadata"]["resourceVersion"] = version.into();

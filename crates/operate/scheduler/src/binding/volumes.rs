@@ -15,9 +15,10 @@ use rustc_hash::FxHashMap;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::pre_bind::PreBindOutcome;
 use super::volume_writes::{VolumeWrite, VolumeWriter};
 use super::watched::{Observed, Watched};
-use crate::completion::{Binding, Completion, CompletionSender, VolumeWriteError, VolumesWritten};
+use crate::completion::{Binding, Completion, CompletionSender, VolumesWritten, WriteError};
 use crate::metrics::Metrics;
 use crate::pending::{QueuedPod, QueuedPods};
 use crate::queue::PodId;
@@ -36,16 +37,6 @@ pub(crate) struct VolumeBindings {
     pub(crate) volumes: Watched<String, VolumeState>,
     deadlines: BTreeSet<(Instant, PodId)>,
     metrics: Arc<Metrics>,
-}
-
-/// How the wait of a pod ended.
-pub(crate) enum VolumeOutcome {
-    /// Its volumes are bound: the pod can be bound.
-    Bound(Binding),
-    /// Its volumes are not bound, for this reason.
-    Failed(Binding, String),
-    /// Nothing more may be sent. The pod goes back to the queue as if nothing had been tried.
-    NotSent(Binding),
 }
 
 /// A pod whose volumes are being bound.
@@ -177,9 +168,9 @@ impl VolumeBindings {
         &mut self,
         id: PodId,
         abandoned: &Arc<AtomicBool>,
-        result: Result<VolumesWritten, VolumeWriteError>,
+        result: Result<VolumesWritten, WriteError>,
         leads: bool,
-    ) -> Option<VolumeOutcome> {
+    ) -> Option<PreBindOutcome> {
         while self.tasks.try_join_next().is_some() {}
         // The pod may have been deleted meanwhile, or taken back with its group.
         let wait = self.waits.get_mut(&id);
@@ -195,14 +186,19 @@ impl VolumeBindings {
                 }
                 None
             }
-            Err(VolumeWriteError::NotSent) if leads => self.fail_without_node(id),
-            Err(VolumeWriteError::NotSent) => self.give_back(id),
-            Err(VolumeWriteError::Failed(error)) => self.fail(id, &error),
+            Err(WriteError::NotSent) if leads => self.fail_without_node(id),
+            Err(WriteError::NotSent) => self.give_back(id),
+            Err(WriteError::Failed(error)) => self.fail(id, &error),
         }
     }
 
     /// Ends the wait of a pod whose volumes are bound now, or will not be.
-    pub(crate) fn check(&mut self, id: PodId, pods: &QueuedPods, cluster: &Cluster) -> Option<VolumeOutcome> {
+    pub(crate) fn check(
+        &mut self,
+        id: PodId,
+        pods: &QueuedPods,
+        cluster: &Cluster,
+    ) -> Option<PreBindOutcome> {
         let wait = self.waits.get(&id).filter(|wait| wait.is_written)?;
         // A nomination that arrives after the binding would stay.
         if pods.get(id).is_some_and(QueuedPod::is_status_changing) {
@@ -216,7 +212,7 @@ impl VolumeBindings {
                     let VolumeWait { binding, began, .. } = self.remove(id)?;
                     let profile = &binding.pod.spec.scheduler_name;
                     self.metrics.ran(PLUGIN, "PreBind", "Success", profile, began.elapsed());
-                    Some(VolumeOutcome::Bound(binding))
+                    Some(PreBindOutcome::Bound(binding))
                 }
             },
             Err(error) => self.fail(id, &format!("binding volumes: {error}")),
@@ -244,9 +240,8 @@ impl VolumeBindings {
         ))
     }
 
-    /// Ends a wait whose time is over, or one that a process without leadership must not continue. Called until there is
-    /// none: what happens to one pod may end the waits of others.
-    pub(crate) fn expire(&mut self, now: Instant, leads: bool) -> Option<VolumeOutcome> {
+    /// See [`PreBind::expire`](super::PreBind::expire).
+    pub(crate) fn expire(&mut self, now: Instant, leads: bool) -> Option<PreBindOutcome> {
         if !leads {
             let written = self.waits.iter().find(|(_, wait)| wait.is_written);
             if let Some(id) = written.map(|(id, _)| *id) {
@@ -273,7 +268,7 @@ impl VolumeBindings {
     }
 
     /// The node of a pod was deleted: its volumes are not bound any more.
-    pub(crate) fn abandon(&mut self, id: PodId) -> Option<VolumeOutcome> {
+    pub(crate) fn abandon(&mut self, id: PodId) -> Option<PreBindOutcome> {
         let wait = self.waits.get(&id)?;
         if wait.is_written {
             return self.fail_without_node(id);
@@ -282,22 +277,22 @@ impl VolumeBindings {
         None
     }
 
-    fn fail_without_node(&mut self, id: PodId) -> Option<VolumeOutcome> {
+    fn fail_without_node(&mut self, id: PodId) -> Option<PreBindOutcome> {
         let node = &self.waits.get(&id)?.binding.node;
         let error = format!("binding volumes: failed to get node {node:?}: node {node:?} not found");
         self.fail(id, &error)
     }
 
-    fn give_back(&mut self, id: PodId) -> Option<VolumeOutcome> {
-        self.remove(id).map(|wait| VolumeOutcome::NotSent(wait.binding))
+    fn give_back(&mut self, id: PodId) -> Option<PreBindOutcome> {
+        self.remove(id).map(|wait| PreBindOutcome::NotSent(wait.binding))
     }
 
-    fn fail(&mut self, id: PodId, error: &str) -> Option<VolumeOutcome> {
+    fn fail(&mut self, id: PodId, error: &str) -> Option<PreBindOutcome> {
         let VolumeWait { binding, began, .. } = self.remove(id)?;
         let profile = &binding.pod.spec.scheduler_name;
         self.metrics.ran(PLUGIN, "PreBind", "Error", profile, began.elapsed());
         self.metrics.volumes_failed();
-        Some(VolumeOutcome::Failed(binding, format!("running PreBind plugin {PLUGIN:?}: {error}")))
+        Some(PreBindOutcome::Failed(binding, format!("running PreBind plugin {PLUGIN:?}: {error}")))
     }
 
     /// The pod of a wait is not pending any more.
@@ -351,8 +346,8 @@ mod tests {
         for leads in [true, false] {
             let mut bindings = two_waits(now);
             let ended = match bindings.expire(now, leads) {
-                Some(VolumeOutcome::Failed(binding, _)) if leads => binding.id,
-                Some(VolumeOutcome::NotSent(binding)) if !leads => binding.id,
+                Some(PreBindOutcome::Failed(binding, _)) if leads => binding.id,
+                Some(PreBindOutcome::NotSent(binding)) if !leads => binding.id,
                 _ => panic!("one wait ends"),
             };
             // The other member of the group is taken back.
@@ -362,7 +357,7 @@ mod tests {
         }
         let mut bindings = two_waits(now);
         let on_node = bindings.on_node("n");
-        assert!(matches!(bindings.abandon(on_node[0]), Some(VolumeOutcome::Failed(..))));
+        assert!(matches!(bindings.abandon(on_node[0]), Some(PreBindOutcome::Failed(..))));
         bindings.forget(on_node[1]);
         assert!(bindings.abandon(on_node[1]).is_none());
     }

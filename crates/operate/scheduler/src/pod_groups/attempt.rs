@@ -1,10 +1,9 @@
 //! Attempts of a group, and their bindings until all of them can be sent.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_api::object::group::{AgreeingPod, GroupKind, GroupPart, PartRules, TopologyLevel, rank};
+use berth_api::object::group::{AgreeingPod, GroupPart, RemainingGroup, TopologyLevel, rank};
 use berth_api::object::{GroupKey as PodGroupKey, NamespacedName};
 use tokio::time::Instant;
 
@@ -63,20 +62,13 @@ impl PodGroups {
         // The results of bindings in flight settle the rest.
         let group =
             self.groups.get(&entry).filter(|group| !group.pending.is_empty() && group.batch.is_none())?;
-        let mut several = None;
-        let value = |level: TopologyLevel| {
-            let mut values = values(context, group, &level.key);
-            if group.key.kind == GroupKind::Scheduling && several.is_none() {
-                several = level.several_domains(&values);
-            }
-            (level, values.pop_first())
-        };
-        let levels = rules.levels.into_iter().map(value).collect();
         let rank = |id: &PodId| context.pending.pods.get(*id).map(|queued| rank(&queued.pod));
         let mut ids: Vec<_> = group.pending.iter().copied().collect();
         ids.sort_by_key(rank);
-        let composite = rules.composite.as_ref().map(|root| part(context, group, root, &ids));
-        let (composite, of_parts) = composite.unzip();
+        let pending: Vec<_> = ids.iter().map(|id| own_group(context, *id)).collect();
+        let placed = placed(context, group);
+        let RemainingGroup { levels, composite, problem, .. } =
+            context.state.cluster.remaining_group(&group.key, Some(&rules), &pending, &placed);
         let members =
             ids.iter().filter_map(|id| Some(AgreeingPod::from(&*context.pending.pods.get(*id)?.pod)));
         let members = members.chain(group.running.values().map(RunningMember::agreeing));
@@ -88,7 +80,7 @@ impl PodGroups {
             min: rules.min,
             n_missing: rules.min.saturating_sub(group.n_placed()),
             without_preemption: rules.without_preemption,
-            disagreement: disagreement.or(several).or(of_parts.flatten()),
+            disagreement: disagreement.or(problem),
             levels,
             deadline: rules.timeout_seconds.map(|seconds| now + Duration::from_secs(seconds.into())),
         })
@@ -172,34 +164,20 @@ impl PodGroups {
     }
 }
 
-/// What is left to decide of a group of groups, and why its pods share no domain that they have to share.
-fn part(context: &Context, group: &Members, root: &PartRules, ids: &[PodId]) -> (GroupPart, Option<String>) {
-    let of_pod =
-        |id: &PodId| context.pending.pods.get(*id).and_then(|queued| PodGroupKey::of(&queued.pod, true));
-    let pending: Vec<_> = ids.iter().map(of_pod).collect();
-    let cluster = &context.state.cluster;
-    let node_of = |name: &NamespacedName| cluster.node_of(name.namespace(), name.name()).map(str::to_owned);
-    let running = group.running.values().map(|member| (member.group.clone(), node_of(&member.name)));
-    let in_flight = group.in_flight.iter().filter_map(|id| {
-        let name = context.pending.pods.get(*id)?.pod.metadata.namespaced_name();
-        Some((of_pod(id), node_of(&name)))
-    });
-    let placed = running.chain(in_flight).filter_map(|(group, node)| Some((group, node?)));
-    let placed: Vec<_> = placed.collect();
-    let domain_of = |node: &str, key: &str| cluster.node_domain(node, key).map(Cow::into_owned);
-    (root.part(&pending, &placed, &domain_of), root.several_domains(&placed, &domain_of))
+/// The group that a pod of the queue names itself.
+fn own_group(context: &Context, id: PodId) -> Option<PodGroupKey> {
+    PodGroupKey::of(&context.pending.pods.get(id)?.pod, true)
 }
 
-/// The values of a node label that members with a node have.
-fn values(context: &Context, group: &Members, key: &str) -> BTreeSet<String> {
-    let in_flight = group
-        .in_flight
-        .iter()
-        .filter_map(|id| Some(context.pending.pods.get(*id)?.pod.metadata.namespaced_name()));
-    let placed = group.running.values().map(|member| member.name.clone()).chain(in_flight);
-    let value = |pod: NamespacedName| {
-        let node = context.state.cluster.node_of(pod.namespace(), pod.name())?;
-        context.state.cluster.node_domain(node, key).map(Cow::into_owned)
-    };
-    placed.filter_map(value).collect()
+/// The nodes of the members that have one, or are assumed on one, each with the group that it names itself; empty if the node does not
+/// exist.
+fn placed(context: &Context, group: &Members) -> Vec<(Option<PodGroupKey>, String)> {
+    let running = group.running.values().map(|member| (member.group.clone(), member.name.clone()));
+    let in_flight = group.in_flight.iter().filter_map(|id| {
+        let name = context.pending.pods.get(*id)?.pod.metadata.namespaced_name();
+        Some((own_group(context, *id), name))
+    });
+    let cluster = &context.state.cluster;
+    let node_of = |name: NamespacedName| cluster.node_of(name.namespace(), name.name()).unwrap_or_default();
+    running.chain(in_flight).map(|(group, name)| (group, node_of(name).to_owned())).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::object::group::{CompositePodGroup, GroupKind, GroupOwner};
+use berth_api::object::group::{CompositePodGroup, GroupIndex, GroupKind, GroupOwner};
 use berth_api::object::{GroupKey as PodGroupKey, GroupRules, NamespacedName, Pod, PodGroup};
 use berth_client::call::CallError;
 use berth_client::events::ObjectReference;
@@ -32,8 +32,7 @@ pub(crate) struct PodGroups {
     pub(super) reservations: Reservations,
     pub(super) metrics: Arc<Metrics>,
     pub(super) objects: GroupObjects,
-    /// How many pods owners have at one time.
-    owners: HashMap<PodGroupKey, usize>,
+    index: GroupIndex,
     entries: HashMap<PodGroupKey, PodId>,
     /// The groups of pods with a node, by uid.
     running: HashMap<String, PodId>,
@@ -48,7 +47,7 @@ impl PodGroups {
             reservations: Reservations::new(options.group_reserve_after, options.group_reservation),
             metrics,
             objects: GroupObjects::default(),
-            owners: HashMap::new(),
+            index: GroupIndex::default(),
             entries: HashMap::new(),
             running: HashMap::new(),
             due: BTreeSet::new(),
@@ -92,10 +91,7 @@ impl PodGroups {
 
     /// The group that a pod is scheduled with.
     fn group_of(&self, state: &State, pod: &Pod) -> Option<PodGroupKey> {
-        let key = PodGroupKey::of(pod, state.cluster.settings().extensions)?;
-        let key = self.objects.root(key);
-        let is_basic = self.objects.rules(&key).is_some_and(|rules| rules.is_none());
-        (!is_basic).then_some(key)
+        self.index.group_of(pod, state.cluster.settings().extensions)
     }
 
     fn entry(&mut self, key: &PodGroupKey, pods: &mut QueuedPods) -> PodId {
@@ -202,7 +198,7 @@ impl PodGroups {
         if key.is_none() && before.is_none() {
             return;
         }
-        let entry = key.map(|key| self.entry(&self.objects.root(key), &mut context.pending.pods));
+        let entry = key.map(|key| self.entry(&self.index.root(key), &mut context.pending.pods));
         if entry != before {
             self.placed_pod_deleted(context, &pod.metadata.uid);
             if let Some(entry) = entry {
@@ -223,12 +219,13 @@ impl PodGroups {
 
     pub(crate) fn object_applied(&mut self, context: &mut Context, key: &PodGroupKey, object: &PodGroup) {
         let gates = context.state.cluster.settings().config.feature_gates;
-        let before = self.objects.set(key.clone(), object, gates);
+        self.objects.set(key.clone(), object);
         let rules = Some(object.rules(gates));
+        let before = self.index.set(key, rules.clone());
         if rules != before {
             self.object_changed(context, key, [before, rules].contains(&Some(None)));
         }
-        if gates.composite_pod_group && self.objects.has_hierarchies() {
+        if gates.composite_pod_group && self.has_hierarchies() {
             context.state.mirror.watch_also(Source::CompositePodGroups);
             self.hierarchies_changed(context);
         }
@@ -244,12 +241,18 @@ impl PodGroups {
         self.hierarchies_changed(context);
     }
 
+    /// Whether PodGroups belong to CompositePodGroups, or did.
+    fn has_hierarchies(&self) -> bool {
+        !self.objects.parts.is_empty() || self.index.has_hierarchies()
+    }
+
     /// Pods of PodGroups that belong to other CompositePodGroups now are members of other groups.
     fn hierarchies_changed(&mut self, context: &mut Context) {
         let gates = context.state.cluster.settings().config.feature_gates;
-        let (parts, roots) = self.objects.update_hierarchies(gates);
+        let GroupObjects { parts, composites, .. } = &self.objects;
+        let [parts, roots] = self.index.set_hierarchies(parts.values(), composites.values(), gates);
         for part in parts {
-            let root = self.entry(&self.objects.root(part.clone()), &mut context.pending.pods);
+            let root = self.entry(&self.index.root(part.clone()), &mut context.pending.pods);
             for entry in self.groups.keys().copied().filter(|entry| *entry != root).collect::<Vec<_>>() {
                 let Some(group) = self.groups.get_mut(&entry) else { continue };
                 let moved: Vec<_> =
@@ -272,9 +275,10 @@ impl PodGroups {
     }
 
     pub(crate) fn object_deleted(&mut self, context: &mut Context, key: &PodGroupKey) {
-        let before = self.objects.remove(key);
+        self.objects.remove(key);
+        let before = self.index.set(key, None);
         self.object_changed(context, key, before == Some(None));
-        if self.objects.has_hierarchies() {
+        if self.has_hierarchies() {
             self.hierarchies_changed(context);
         }
     }
@@ -287,8 +291,8 @@ impl PodGroups {
         n_members: Option<usize>,
     ) {
         match n_members {
-            Some(n) => _ = self.owners.insert(key.clone(), n),
-            None => _ = self.owners.remove(&key),
+            Some(n) => _ = self.index.owners.insert(key.clone(), n),
+            None => _ = self.index.owners.remove(&key),
         }
         if let Some(entry) = self.entries.get(&key) {
             self.settle(context, *entry);
@@ -324,17 +328,13 @@ impl PodGroups {
             let priority = members.clone().map(|queued| queued.prepared.priority()).max();
             (GroupRules::of_members(&group.key, members.map(|queued| &*queued.pod)), priority.unwrap_or(0))
         });
-        let rules = match (group.key.kind, self.objects.rules(&group.key)) {
-            (GroupKind::Owner(_), _) => {
-                let Some(min) = self.owners.get(&group.key) else {
-                    return Err("its owner does not exist, or is not known yet".to_owned());
-                };
-                rules.clone().map(|rules| GroupRules { min: *min, ..rules })
-            }
-            (_, Some(rules)) => rules.cloned(),
-            (_, None) => rules.clone(),
+        let Some(rules) = self.index.rules_of(&group.key, rules.clone(), None) else {
+            let why = match group.key.kind {
+                GroupKind::Owner(_) => "its owner does not exist, or is not known yet",
+                _ => "its PodGroup does not exist: create it",
+            };
+            return Err(why.to_owned());
         };
-        let Some(rules) = rules else { return Err("its PodGroup does not exist: create it".to_owned()) };
         let n = group.pending.len() + group.n_placed();
         rules.check(n).map(|()| rules)
     }
@@ -433,7 +433,7 @@ impl PodGroups {
             return;
         }
         let rules = rules.unwrap_or_else(|_| {
-            let rules = self.objects.rules(&group.key).flatten().cloned();
+            let rules = self.index.rules(&group.key).flatten().cloned();
             rules.unwrap_or_else(|| GroupRules { min: usize::MAX, ..GroupRules::default() })
         });
         let reason = match group.key.kind {

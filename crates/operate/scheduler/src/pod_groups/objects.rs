@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use berth_api::feature_gates::FeatureGates;
 use berth_api::object::group::{
-    COMPOSITE_CONDITION, CompositePodGroup, GROUP_CONDITIONS, GroupKind, Hierarchies, PodGroupStatus,
+    COMPOSITE_CONDITION, CompositePodGroup, GROUP_CONDITIONS, GroupKind, PodGroupStatus,
 };
 use berth_api::object::time::rfc3339;
-use berth_api::object::{GroupKey as PodGroupKey, GroupRules, NamespacedName, ObjectMeta, PodGroup};
+use berth_api::object::{GroupKey as PodGroupKey, NamespacedName, ObjectMeta, PodGroup};
 use berth_api::resource::{COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
 use berth_client::call::{self, CallError};
 use berth_client::events::{ObjectReference, cut};
@@ -23,8 +22,6 @@ const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// A PodGroup or a CompositePodGroup.
 struct GroupObject {
-    /// None: its pods are placed one by one, or with those of other groups.
-    rules: Option<GroupRules>,
     reference: ObjectReference,
     generation: i64,
     /// As the API server has it, or as the write in flight sets it.
@@ -63,16 +60,15 @@ impl GroupStatus {
 
 impl GroupObject {
     fn new(
-        (api_version, kind): (&str, &str),
+        api_version: &str,
+        kind: &str,
         metadata: &ObjectMeta,
         status: &PodGroupStatus,
-        rules: Option<GroupRules>,
         before: Option<GroupObject>,
     ) -> GroupObject {
         let (wanted, is_write_in_flight) =
             before.map_or((None, false), |before| (before.wanted, before.is_write_in_flight));
         GroupObject {
-            rules,
             reference: ObjectReference {
                 api_version: api_version.to_owned().into(),
                 kind: kind.to_owned().into(),
@@ -118,9 +114,8 @@ impl GroupObject {
 pub(super) struct GroupObjects {
     objects: HashMap<PodGroupKey, GroupObject>,
     /// PodGroups that belong to CompositePodGroups.
-    parts: BTreeMap<PodGroupKey, PodGroup>,
-    composites: BTreeMap<NamespacedName, CompositePodGroup>,
-    hierarchies: Hierarchies,
+    pub(super) parts: BTreeMap<PodGroupKey, PodGroup>,
+    pub(super) composites: BTreeMap<NamespacedName, CompositePodGroup>,
     /// The groups whose status is to be written.
     queue: VecDeque<PodGroupKey>,
     n_in_flight: usize,
@@ -128,29 +123,20 @@ pub(super) struct GroupObjects {
 }
 
 impl GroupObjects {
-    /// Returns the rules of the object before, if it existed.
-    pub(super) fn set(
-        &mut self,
-        key: PodGroupKey,
-        object: &PodGroup,
-        gates: FeatureGates,
-    ) -> Option<Option<GroupRules>> {
+    pub(super) fn set(&mut self, key: PodGroupKey, object: &PodGroup) {
         let before = self.objects.remove(&key);
-        let rules = before.as_ref().map(|before| before.rules.clone());
         self.parts.remove(&key);
         if object.spec.parent_composite_pod_group_name.is_some() {
             self.parts.insert(key.clone(), object.clone());
         }
-        let names = (&*object.api_version, POD_GROUPS.kind);
-        let new = GroupObject::new(names, &object.metadata, &object.status, object.rules(gates), before);
+        let (version, kind) = (&object.api_version, POD_GROUPS.kind);
+        let new = GroupObject::new(version, kind, &object.metadata, &object.status, before);
         self.objects.insert(key, new);
-        rules
     }
 
-    /// Returns the rules of the object, if it existed.
-    pub(super) fn remove(&mut self, key: &PodGroupKey) -> Option<Option<GroupRules>> {
+    pub(super) fn remove(&mut self, key: &PodGroupKey) {
         self.parts.remove(key);
-        self.objects.remove(key).map(|object| object.rules)
+        self.objects.remove(key);
     }
 
     /// Sets a CompositePodGroup, or removes it.
@@ -161,41 +147,10 @@ impl GroupObjects {
             self.composites.remove(&key.name);
             return;
         };
-        let names = (&*object.api_version, COMPOSITE_POD_GROUPS.kind);
-        let new = GroupObject::new(names, &object.metadata, &object.status, None, before);
+        let (version, kind) = (&object.api_version, COMPOSITE_POD_GROUPS.kind);
+        let new = GroupObject::new(version, kind, &object.metadata, &object.status, before);
         self.composites.insert(key.name.clone(), object);
         self.objects.insert(key, new);
-    }
-
-    /// Reads the hierarchies again. Returns the PodGroups whose pods are placed with others now, and the groups of which the rules
-    /// changed.
-    pub(super) fn update_hierarchies(&mut self, gates: FeatureGates) -> (Vec<PodGroupKey>, Vec<PodGroupKey>) {
-        let now = Hierarchies::new(self.parts.values(), self.composites.values(), gates);
-        let before = std::mem::replace(&mut self.hierarchies, now);
-        let now = &self.hierarchies;
-        let parts = before.roots.keys().chain(now.roots.keys());
-        let parts = parts.filter(|key| before.roots.get(*key) != now.roots.get(*key)).cloned().collect();
-        let roots = before.rules.keys().chain(now.rules.keys());
-        let roots = roots.filter(|key| before.rules.get(*key) != now.rules.get(*key)).cloned().collect();
-        (parts, roots)
-    }
-
-    /// Whether PodGroups belong to CompositePodGroups, or did.
-    pub(super) fn has_hierarchies(&self) -> bool {
-        !self.parts.is_empty() || !self.hierarchies.roots.is_empty()
-    }
-
-    /// The group that the pods of a group are placed with.
-    pub(super) fn root(&self, key: PodGroupKey) -> PodGroupKey {
-        self.hierarchies.roots.get(&key).cloned().unwrap_or(key)
-    }
-
-    /// The rules of a group; inside, none if its pods are placed one by one.
-    pub(super) fn rules(&self, key: &PodGroupKey) -> Option<Option<&GroupRules>> {
-        if key.kind == GroupKind::Composite {
-            return self.hierarchies.rules.get(key).map(Some);
-        }
-        self.objects.get(key).map(|object| object.rules.as_ref())
     }
 
     /// The object of a group, for events.
@@ -285,7 +240,7 @@ mod tests {
             let condition = json!({"type": condition, "status": "True", "reason": "Scheduled"});
             let object = json!({"status": {"conditions": [condition]}});
             let mut groups = GroupObjects::default();
-            groups.set(key.clone(), &serde_json::from_value(object).unwrap(), FeatureGates::default());
+            groups.set(key.clone(), &serde_json::from_value(object).unwrap());
             groups.show(&key, false, "Unschedulable", "");
             assert_eq!(!groups.queue.is_empty(), is_written);
         }
@@ -298,14 +253,12 @@ mod tests {
         let mut groups = GroupObjects::default();
         groups.show(&key, true, "Scheduled", "");
         assert!(groups.queue.is_empty(), "the object does not exist");
-        assert_eq!(groups.set(key.clone(), &PodGroup::default(), FeatureGates::default()), None);
+        groups.set(key.clone(), &PodGroup::default());
         for n in ["1", "2"] {
             groups.show(&key, false, "Unschedulable", n);
         }
         assert_eq!(groups.queue.len(), 1);
         groups.show(&key, false, "", "");
         assert_eq!(groups.objects[&key].wanted, None, "it is shown already");
-        assert!(groups.remove(&key).is_some());
-        assert!(groups.rules(&key).is_none());
     }
 }

@@ -37,7 +37,8 @@ impl PodGroups {
         &mut self,
         context: &mut Context,
         entry: PodId,
-        (attempt, group): (&GroupAttempt, &Group<'_>),
+        attempt: &GroupAttempt,
+        group: &Group<'_>,
         period: Duration,
     ) -> Result<usize, String> {
         if let Some(why) = context.state.mirror.unreadable(Source::Budgets) {
@@ -66,7 +67,7 @@ impl PodGroups {
         let first = ids.first().and_then(|id| context.pending.pods.get(*id));
         let profile = first.map(|queued| queued.pod.spec.scheduler_name.as_str()).unwrap_or_default();
         self.metrics.ran("DefaultPreemption", "PostFilter", status, profile, began.elapsed());
-        let victims = found.map(|found| self.evict(context, (entry, ids), found, began));
+        let victims = found.map(|found| self.evict(context, entry, ids, found, began));
         let n_victims = victims.as_ref().map_or(0, Vec::len);
         if let Some(group) = self.groups.get_mut(&entry) {
             group.victims = victims;
@@ -78,7 +79,8 @@ impl PodGroups {
     fn evict(
         &self,
         context: &mut Context,
-        (entry, ids): (PodId, &[PodId]),
+        entry: PodId,
+        ids: &[PodId],
         found: GroupVictims,
         chosen_at: Instant,
     ) -> Vec<Victim> {

@@ -24,7 +24,8 @@ impl PodGroups {
     pub(crate) fn hold_room(
         &mut self,
         context: &mut Context,
-        (entry, group): (PodId, &Group<'_>),
+        entry: PodId,
+        group: &Group<'_>,
         nominated: &[(usize, String)],
         is_complete: bool,
     ) -> Option<String> {

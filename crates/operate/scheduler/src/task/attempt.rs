@@ -23,6 +23,12 @@ use crate::queue::PodId;
 use crate::relaxation::{relaxed_sentence, require_all_rules};
 use crate::wake::{add_unschedulable, group_key};
 
+/// What was decided about the volumes and the claims of devices of a pod.
+pub(super) struct ClaimDecisions {
+    pub(super) volumes: Option<Box<VolumeDecision>>,
+    pub(super) devices: Option<Box<DeviceDecision>>,
+}
+
 impl Scheduler {
     pub(super) fn decide(&mut self, id: PodId) {
         if self.is_being_taken_back(id, [id]) {
@@ -60,17 +66,19 @@ impl Scheduler {
         let outcome = self.relaxation.decide(context, id, outcome, before);
         let is_cut = context.state.cluster.device_work().is_cut();
         match outcome {
-            Outcome::Placed { node, volumes, devices, .. } => self.bind(id, &node, (volumes, devices), now),
+            Outcome::Placed { node, volumes, devices, .. } => {
+                self.bind(id, &node, ClaimDecisions { volumes, devices }, now);
+            }
             Outcome::Gated { .. } => context.pending.queue.gate(id, now),
             Outcome::Unschedulable { message, .. } if is_cut => self.wait_for_turn(id, message),
             Outcome::Unschedulable { message, plugins } => {
-                let message = match free_claims(context, &mut self.devices, id) {
+                let message = match free_claims(context, &mut self.pre_bind.devices, id) {
                     // As a success of PostFilter: no pods are preempted as well.
                     ClaimsFreed::One(done) => message + done,
                     ClaimsFreed::None(why) => {
                         let pod = context.pending.pods.get(id).map(|queued| queued.pod.clone());
                         let group = pod.and_then(|pod| self.groups.object_of(&pod));
-                        preempt(context, id, (message, why), group, self.flush_after)
+                        preempt(context, id, message, why, group, self.flush_after)
                     }
                 };
                 if context.state.cluster.device_work().is_cut() {
@@ -86,27 +94,21 @@ impl Scheduler {
     pub(super) fn is_being_taken_back(&mut self, entry: PodId, ids: impl IntoIterator<Item = PodId>) -> bool {
         let pending = &mut self.context.pending;
         let mut pods = ids.into_iter().filter_map(|id| pending.pods.get(id));
-        let is_busy = pods.any(|queued| self.devices.is_busy(&queued.pod));
+        let is_busy = pods.any(|queued| self.pre_bind.devices.is_busy(&queued.pod));
         if is_busy {
             pending.queue.back_off(entry, Instant::now());
         }
         is_busy
     }
 
-    pub(super) fn bind(
-        &mut self,
-        id: PodId,
-        node: &str,
-        (volumes, devices): (Option<Box<VolumeDecision>>, Option<Box<DeviceDecision>>),
-        now: Instant,
-    ) {
+    pub(super) fn bind(&mut self, id: PodId, node: &str, decided: ClaimDecisions, now: Instant) {
         let context = &mut self.context;
         let Some(queued) = context.pending.pods.get_mut(id) else { return };
         context.state.clear_nomination(&queued.pod);
         ASSUMPTIONS.run(|| {
             context.state.mirror.assume(&mut context.state.cluster, &queued.pod, queued.decided(), node);
         });
-        let volumes: Option<Arc<VolumeDecision>> = volumes.map(Arc::from);
+        let volumes: Option<Arc<VolumeDecision>> = decided.volumes.map(Arc::from);
         if let Some(volumes) = &volumes {
             context.state.cluster.assume_volumes(&queued.prepared, node, volumes);
         }
@@ -119,38 +121,27 @@ impl Scheduler {
             abandoned: abandoned.clone(),
             volumes: volumes.clone(),
         });
-        let has_devices = devices.is_some_and(|devices| {
+        let binding = Binding { id, pod: queued.pod.clone(), node, relaxed, abandoned };
+        let profile = context.state.config.profile(&binding.pod.spec.scheduler_name);
+        let has_devices = decided.devices.is_some_and(|devices| {
             let assumed = queued.prepared.assumed_devices(&devices, true);
-            let place = (id, &queued.pod, &node);
-            self.devices.assume(&mut context.state.cluster, place, assumed, &abandoned, now)
+            let timeout =
+                profile.map(|profile| profile.dynamic_resources).unwrap_or_default().binding_timeout;
+            self.pre_bind.devices.assume(&mut context.state.cluster, &binding, assumed, timeout, now)
+        });
+        let volumes = volumes.map(|decision| {
+            let seconds = profile.map_or(0, |profile| profile.volume_binding.bind_timeout_seconds);
+            (decision, Duration::from_secs(seconds.unsigned_abs()))
         });
         context.pending.queue.release_group(id, now);
-        let binding = Binding { id, pod: queued.pod.clone(), node, relaxed, abandoned };
         if volumes.is_some() || has_devices {
             // Components such as the cluster autoscaler learn where the pod is going to be (NominatedNodeNameForExpectation).
             let node = binding.node.to_string();
             self.context.pending.write_status(id, |status| status.nominated_node = node);
         }
-        match volumes {
-            Some(volumes) => self.bind_volumes(binding, volumes, now),
-            None => self.bind_devices(group, binding, now),
-        }
-    }
-
-    /// Binds the claims of devices of a pod, if it has any, and then the pod.
-    pub(super) fn bind_devices(&mut self, group: Option<PodId>, binding: Binding, now: Instant) {
-        let profile = self.context.state.config.profile(&binding.pod.spec.scheduler_name);
-        let args = profile.map(|profile| profile.dynamic_resources).unwrap_or_default();
-        if let Some(binding) = self.devices.start(binding, args.binding_timeout, now) {
+        if let Some(binding) = self.pre_bind.start(binding, volumes, now) {
             self.send_binding(group, binding);
         }
-    }
-
-    /// Binds the volumes of a pod that is assumed on a node, and then the pod.
-    fn bind_volumes(&mut self, binding: Binding, decision: Arc<VolumeDecision>, now: Instant) {
-        let profile = self.context.state.config.profile(&binding.pod.spec.scheduler_name);
-        let seconds = profile.map_or(0, |profile| profile.volume_binding.bind_timeout_seconds);
-        self.volumes.start(binding, decision, Duration::from_secs(seconds.unsigned_abs()), now);
     }
 
     /// Sends a binding; that of a member with the others of its batch.
@@ -188,7 +179,7 @@ impl Scheduler {
         *counter += 1;
         self.metrics.attempted(result, profile, took);
         self.metrics.queued("unschedulable", "ScheduleAttemptFailure");
-        add_unschedulable(context, &self.groups, (id, &key), &failure, now);
+        add_unschedulable(context, &self.groups, id, &key, &failure, now);
         context.pending.report_failure(&context.state, id, &key, &failure);
     }
 }

@@ -7,8 +7,9 @@ use berth_client::call::CallError;
 use tokio::time::Instant;
 
 use super::scheduler::Scheduler;
-use crate::binding::{DeviceOutcome, VolumeOutcome};
+use crate::binding::PreBindOutcome;
 use crate::completion::{BindResult, Binding, Completion, Eviction};
+use crate::context::Context;
 use crate::metrics::AttemptResult;
 use crate::pod_status::FailureReason;
 use crate::queue::PodId;
@@ -27,22 +28,17 @@ impl Scheduler {
                 self.bind_completed(&binding, result);
             }
             Completion::VolumesWritten { id, abandoned, result } => {
-                match self.volumes.written(id, &abandoned, result, self.leadership.leads()) {
-                    Some(outcome) => self.volumes_settled(outcome),
-                    None => self.check_volumes(&[id]),
-                }
+                let leads = self.leadership.leads();
+                let outcome = self.pre_bind.volumes.written(id, &abandoned, result, leads);
+                self.pre_bind_written(id, outcome);
             }
             Completion::DevicesWritten { id, result } => {
-                match self.devices.written(id, result, Instant::now()) {
-                    Some(outcome) => self.devices_settled(outcome),
-                    None => {
-                        self.check_devices(&[id]);
-                        self.report_waiting_devices(id);
-                    }
-                }
+                let outcome = self.pre_bind.devices.written(id, result, Instant::now());
+                self.pre_bind_written(id, outcome);
+                self.report_waiting_devices(id);
             }
             Completion::DevicesRolledBack { id, versions } => {
-                self.devices.rolled_back(&mut self.context.state.cluster, id, versions);
+                self.pre_bind.devices.rolled_back(&mut self.context.state.cluster, id, versions);
             }
             Completion::ClaimGone { claim } => self.device_claim_changed(&claim, None),
             Completion::ClaimFreed { id, claim, result } => self.claim_freed(id, &claim, result),
@@ -50,8 +46,7 @@ impl Scheduler {
                 let (statuses, pods) = (&mut self.context.pending.statuses, &mut self.context.pending.pods);
                 statuses.completed();
                 if statuses.written(pods, id, written, result) {
-                    self.check_volumes(&[id]);
-                    self.check_devices(&[id]);
+                    self.check_pre_bind(&[id]);
                 }
             }
             Completion::Eviction { eviction, n_evicted, failed } => {
@@ -62,56 +57,41 @@ impl Scheduler {
         }
     }
 
-    /// Binds the pods whose volumes are bound now.
-    pub(super) fn check_volumes(&mut self, pods: &[PodId]) {
-        for id in pods {
-            if let Some(outcome) =
-                self.volumes.check(*id, &self.context.pending.pods, &self.context.state.cluster)
-            {
-                self.volumes_settled(outcome);
-            }
-        }
-    }
-
-    /// The wait of a pod for its volumes ended.
-    pub(super) fn volumes_settled(&mut self, outcome: VolumeOutcome) {
+    /// The requests for the volumes or the claims of a pod have been answered.
+    fn pre_bind_written(&mut self, id: PodId, outcome: Option<PreBindOutcome>) {
         match outcome {
-            VolumeOutcome::Bound(binding) => {
-                let group = self.context.pending.pods.get(binding.id).and_then(|queued| queued.group);
-                self.bind_devices(group, binding, Instant::now());
-            }
-            VolumeOutcome::Failed(binding, error) => {
-                self.bind_completed(&binding, BindResult::ClaimsFailed(error));
-            }
-            VolumeOutcome::NotSent(binding) => self.bind_completed(&binding, BindResult::NotSent),
+            Some(outcome) => self.pre_bind_ended(outcome),
+            None => self.check_pre_bind(&[id]),
         }
     }
 
-    /// Binds the pods whose devices are ready now.
-    pub(super) fn check_devices(&mut self, pods: &[PodId]) {
+    /// Binds the pods whose volumes and claims are bound now.
+    pub(super) fn check_pre_bind(&mut self, pods: &[PodId]) {
         for id in pods {
-            if let Some(outcome) = self.devices.check(*id, &self.context.pending.pods) {
-                self.devices_settled(outcome);
+            let Context { state, pending } = &self.context;
+            if let Some(outcome) = self.pre_bind.check(*id, &pending.pods, &state.cluster, Instant::now()) {
+                self.pre_bind_ended(outcome);
             }
         }
     }
 
-    /// The wait of a pod for its devices ended.
-    pub(super) fn devices_settled(&mut self, outcome: DeviceOutcome) {
+    /// The wait of a pod for its volumes and claims ended.
+    pub(super) fn pre_bind_ended(&mut self, outcome: PreBindOutcome) {
         match outcome {
-            DeviceOutcome::Bound(binding) => {
+            PreBindOutcome::Bound(binding) => {
                 let group = self.context.pending.pods.get(binding.id).and_then(|queued| queued.group);
                 self.send_binding(group, binding);
             }
-            DeviceOutcome::Failed(binding, error) => {
+            PreBindOutcome::Failed(binding, error) => {
                 self.bind_completed(&binding, BindResult::ClaimsFailed(error));
             }
-            DeviceOutcome::NotSent(binding) => self.bind_completed(&binding, BindResult::NotSent),
+            PreBindOutcome::NotSent(binding) => self.bind_completed(&binding, BindResult::NotSent),
         }
     }
 
     fn report_waiting_devices(&self, id: PodId) {
-        let queued = self.context.pending.pods.get(id).filter(|_| self.devices.waits_for_conditions(id));
+        let queued =
+            self.context.pending.pods.get(id).filter(|_| self.pre_bind.devices.waits_for_conditions(id));
         if let Some((queued, binding)) = queued.and_then(|queued| Some((queued, queued.binding.as_ref()?))) {
             self.context.pending.events.waits_for_devices(&queued.pod, &binding.node);
         }
@@ -119,7 +99,7 @@ impl Scheduler {
 
     /// PostFilter has changed a claim for a pod. The watch wakes the pods that this helps.
     fn claim_freed(&mut self, id: PodId, claim: &NamespacedName, result: Result<(), CallError>) {
-        self.devices.freed(claim);
+        self.pre_bind.devices.freed(claim);
         let Err(error) = result else { return };
         let pending = &mut self.context.pending;
         tracing::warn!("claim {claim} is not freed: {error}");
@@ -144,7 +124,7 @@ impl Scheduler {
         let took = now.saturating_duration_since(queued.decided_at);
         match result {
             BindResult::Bound => {
-                self.devices.keep(&mut context.state.cluster, id);
+                self.pre_bind.devices.keep(&mut context.state.cluster, id);
                 self.reporter.current.n_bound += 1;
                 self.metrics.attempted(AttemptResult::Scheduled, &pod.spec.scheduler_name, took);
                 self.metrics.scheduled(attempts, waited);
@@ -164,16 +144,16 @@ impl Scheduler {
                 );
                 context.state.forget(pod);
                 // The pod runs with its claims.
-                self.devices.keep(&mut context.state.cluster, id);
+                self.pre_bind.devices.keep(&mut context.state.cluster, id);
                 self.dequeue(id);
                 self.apply_pod(Arc::new(*found));
             }
             BindResult::NotSent => {
                 if !context.state.forget(pod) {
-                    self.devices.keep(&mut context.state.cluster, id);
+                    self.pre_bind.devices.keep(&mut context.state.cluster, id);
                     return self.dequeue(id);
                 }
-                self.devices.roll_back(&mut context.state.cluster, id);
+                self.pre_bind.devices.roll_back(&mut context.state.cluster, id);
                 if !queued.written().nominated_node.is_empty() {
                     context.state.cluster.nominate(&queued.prepared, &queued.written().nominated_node);
                 }
@@ -198,10 +178,10 @@ impl Scheduler {
         self.metrics.attempted(AttemptResult::Error, &pod.spec.scheduler_name, took);
         if !self.context.state.forget(pod) {
             // The watch reported the binding after all.
-            self.devices.keep(&mut self.context.state.cluster, id);
+            self.pre_bind.devices.keep(&mut self.context.state.cluster, id);
             return self.dequeue(id);
         }
-        self.devices.roll_back(&mut self.context.state.cluster, id);
+        self.pre_bind.devices.roll_back(&mut self.context.state.cluster, id);
         self.context.pending.queue.back_off(id, now);
         self.metrics.queued("backoff", "ScheduleAttemptFailure");
         self.context.pending.write_status(id, |status| {

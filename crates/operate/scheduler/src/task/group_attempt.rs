@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use berth_api::object::VolumeDecision;
-use berth_api::object::device::DeviceDecision;
 use berth_engine::{Group, GroupLevel, GroupOutcome, Outcome, PreparedPod};
 use berth_input::config::Plugin;
 use berth_input::journal::Entry;
 use tokio::time::Instant;
 
+use super::attempt::ClaimDecisions;
 use super::scheduler::Scheduler;
 use crate::metrics::AttemptResult;
 use crate::pending::GroupFailure;
@@ -21,7 +20,7 @@ use crate::relaxation::{relaxed_sentence, require_all_rules};
 use crate::wake::group_key;
 
 /// A member with its node.
-type PlacedMember = (PodId, String, (Option<Box<VolumeDecision>>, Option<Box<DeviceDecision>>));
+type PlacedMember = (PodId, String, ClaimDecisions);
 
 impl Scheduler {
     pub(super) fn decide_group(&mut self, entry: PodId) {
@@ -61,14 +60,14 @@ impl Scheduler {
             let recorded = context.state.cluster.recorded_group(name, &group);
             Entry::GroupDecision(recorded, Box::new(outcome.recorded(&group)))
         });
-        let outcome = self.relaxation.decide_group(context, (name, ids), &group, outcome, before);
+        let outcome = self.relaxation.decide_group(context, name, ids, &group, outcome, before);
         self.metrics.decided(now.elapsed());
         let failure = match outcome {
             GroupOutcome::Placed { members, .. } => {
                 let mut placed: Vec<PlacedMember> = Vec::new();
                 for (id, outcome) in ids.iter().zip(members) {
                     if let Outcome::Placed { node, volumes, devices, .. } = outcome {
-                        placed.push((*id, node, (volumes, devices)));
+                        placed.push((*id, node, ClaimDecisions { volumes, devices }));
                     } else if let Some(queued) = context.pending.pods.get(*id) {
                         context.state.clear_nomination(&queued.pod);
                     }
@@ -93,7 +92,7 @@ impl Scheduler {
         let preempting = match attempt.without_preemption {
             _ if awaits_victims => Ok(self.groups.await_victims(entry)),
             Some(why) => Err(why.to_owned()),
-            None => self.groups.preempt(context, entry, (&attempt, &group), self.flush_after),
+            None => self.groups.preempt(context, entry, &attempt, &group, self.flush_after),
         };
         message = match preempting {
             Ok(0) => message,
@@ -105,7 +104,7 @@ impl Scheduler {
         };
         message += &relaxed;
         let is_complete = *n_missing == 0;
-        let held = self.groups.hold_room(context, (entry, &group), &nominated, is_complete);
+        let held = self.groups.hold_room(context, entry, &group, &nominated, is_complete);
         message += &held.unwrap_or_default();
         if context.state.cluster.device_work().is_cut() {
             return self.group_waits_for_turn(entry, ids, &message);
@@ -196,8 +195,7 @@ impl Scheduler {
         let message = error.map(|error| format!("{name}: {error}"));
         let mut changed = Vec::new();
         for id in members {
-            self.volumes.forget(id);
-            self.devices.roll_back(&mut self.context.state.cluster, id);
+            self.pre_bind.roll_back(&mut self.context.state.cluster, id);
             let Some(queued) = self.context.pending.pods.get_mut(id) else { continue };
             if let Some(binding) = queued.binding.take() {
                 binding.abandoned.store(true, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::binding::{BindWorkers, DeviceBindings, VolumeBindings};
+use crate::binding::{BindWorkers, PreBind};
 use crate::completion::{BindResult, Completion, Completions};
 use crate::context::Context;
 use crate::device_turns::DeviceTurns;
@@ -39,8 +39,7 @@ pub(super) struct Scheduler {
     pub(super) context: Context,
     pub(super) groups: PodGroups,
     pub(super) binds: BindWorkers,
-    pub(super) volumes: VolumeBindings,
-    pub(super) devices: DeviceBindings,
+    pub(super) pre_bind: PreBind,
     pub(super) device_turns: DeviceTurns,
     pub(super) waker: Waker,
     pub(super) relaxation: Relaxation,
@@ -117,11 +116,8 @@ impl Scheduler {
             self.metrics.queued("active", "BackoffComplete");
         }
         self.relaxation.expire(&mut self.context.pending, now);
-        while let Some(outcome) = self.volumes.expire(now, self.leadership.leads()) {
-            self.volumes_settled(outcome);
-        }
-        while let Some(outcome) = self.devices.expire(now) {
-            self.devices_settled(outcome);
+        while let Some(outcome) = self.pre_bind.expire(now, self.leadership.leads()) {
+            self.pre_bind_ended(outcome);
         }
         for entry in self.groups.expire(&mut self.context, now) {
             self.take_back(entry, Some("volumes of members are not bound in time"));
@@ -149,8 +145,7 @@ impl Scheduler {
             self.context.pending.events.next_due(),
             self.relaxation.next_due(),
             self.reporter.next_due(),
-            self.volumes.next_due(),
-            self.devices.next_due(),
+            self.pre_bind.next_due(),
             self.groups.next_due(),
         ];
         times.into_iter().flatten().min().map_or(now + LONGEST_PAUSE, |at| at.min(now + LONGEST_PAUSE))

@@ -18,7 +18,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::scheduler::Scheduler;
-use crate::binding::{BindWorkers, Binder, DeviceBindings, DeviceWriter, VolumeBindings, VolumeWriter};
+use crate::binding::{
+    BindWorkers, Binder, DeviceBindings, DeviceWriter, PreBind, VolumeBindings, VolumeWriter,
+};
 use crate::context::Context;
 use crate::device_turns::DeviceTurns;
 use crate::instruments::Instruments;
@@ -133,8 +135,10 @@ pub(crate) fn start(
             context: Context { state, pending },
             groups: PodGroups::new(&options, metrics.clone()),
             binds: BindWorkers::start(options.bind_concurrency, binder, &completed),
-            volumes: VolumeBindings::new(writer, completed.clone(), metrics.clone()),
-            devices: DeviceBindings::new(device_writer, completed, metrics.clone()),
+            pre_bind: PreBind {
+                volumes: VolumeBindings::new(writer, completed.clone(), metrics.clone()),
+                devices: DeviceBindings::new(device_writer, completed, metrics.clone()),
+            },
             device_turns: DeviceTurns::default(),
             waker: Waker::new(options.flush_after, now),
             relaxation: Relaxation::default(),

@@ -22,7 +22,9 @@ impl Scheduler {
 
     fn changed(&mut self, change: Change) {
         match change {
-            Change::Listed(Source::Devices(DeviceKind::ResourceClaim)) => self.devices.claims_listed(),
+            Change::Listed(Source::Devices(DeviceKind::ResourceClaim)) => {
+                self.pre_bind.devices.claims_listed()
+            }
             Change::NodeApplied(_)
             | Change::NamespaceApplied(_)
             | Change::NamespaceDeleted(_)
@@ -31,34 +33,29 @@ impl Scheduler {
             Change::Failed(failure) => self.failure = Some(failure),
             Change::NodeDeleted(node) => {
                 self.abandon_bindings(&node);
-                for id in self.volumes.on_node(&node) {
-                    if let Some(outcome) = self.volumes.abandon(id) {
-                        self.volumes_settled(outcome);
-                    }
-                }
-                for id in self.devices.on_node(&node) {
-                    if let Some(outcome) = self.devices.abandon(id) {
-                        self.devices_settled(outcome);
+                for id in self.pre_bind.on_node(&node) {
+                    if let Some(outcome) = self.pre_bind.abandon(id) {
+                        self.pre_bind_ended(outcome);
                     }
                 }
             }
             Change::DeviceClaimApplied(key, state) => self.device_claim_changed(&key, Some(state)),
             Change::DeviceClaimDeleted(key) => self.device_claim_changed(&key, None),
             Change::ClaimApplied(key, state) => {
-                let pods = self.volumes.claims.observe(&key, state);
-                self.check_volumes(&pods);
+                let pods = self.pre_bind.volumes.claims.observe(&key, state);
+                self.check_pre_bind(&pods);
             }
             Change::ClaimDeleted(key) => {
-                let pods = self.volumes.claims.deleted(&key);
-                self.check_volumes(&pods);
+                let pods = self.pre_bind.volumes.claims.deleted(&key);
+                self.check_pre_bind(&pods);
             }
             Change::VolumeApplied(name, state) => {
-                let pods = self.volumes.volumes.observe(&name, state);
-                self.check_volumes(&pods);
+                let pods = self.pre_bind.volumes.volumes.observe(&name, state);
+                self.check_pre_bind(&pods);
             }
             Change::VolumeDeleted(name) => {
-                let pods = self.volumes.volumes.deleted(&name);
-                self.check_volumes(&pods);
+                let pods = self.pre_bind.volumes.volumes.deleted(&name);
+                self.check_pre_bind(&pods);
             }
             Change::PodApplied { pod, is_changed } => self.pod_applied(pod, is_changed),
             Change::PodBoundElsewhere(pod) => self.pod_bound_elsewhere(&pod),
@@ -125,8 +122,8 @@ impl Scheduler {
     }
 
     pub(super) fn device_claim_changed(&mut self, claim: &NamespacedName, state: Option<DeviceClaimState>) {
-        let pods = self.devices.claim_changed(&mut self.context.state.cluster, claim, state);
-        self.check_devices(&pods);
+        let pods = self.pre_bind.devices.claim_changed(&mut self.context.state.cluster, claim, state);
+        self.check_pre_bind(&pods);
     }
 
     /// Bindings to a deleted node that have not been sent yet are not sent any more.
@@ -175,8 +172,7 @@ impl Scheduler {
     /// A pod is not pending any more, for whatever reason. The result of a binding in flight is ignored.
     pub(super) fn dequeue(&mut self, id: PodId) {
         let Some(queued) = self.context.pending.pods.remove(id) else { return };
-        self.volumes.forget(id);
-        self.devices.roll_back(&mut self.context.state.cluster, id);
+        self.pre_bind.roll_back(&mut self.context.state.cluster, id);
         let Context { state, pending } = &mut self.context;
         if let Some(volumes) = queued.binding.as_ref().and_then(|binding| binding.volumes.as_ref()) {
             state.cluster.restore_volumes(&queued.prepared, volumes);

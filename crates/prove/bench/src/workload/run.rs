@@ -331,7 +331,8 @@ impl<'a> Runner<'a> {
 
     fn admitted(&mut self, mut pod: Pod) -> Result<Pod, Stop> {
         self.name(&mut pod.metadata);
-        let options = AdmissionOptions { extensions: false, ..AdmissionOptions::default() };
+        let options =
+            AdmissionOptions { rules: self.cluster.settings().rule_options(), ..AdmissionOptions::default() };
         match admit(&mut pod, &options).errors.first() {
             None => Ok(pod),
             Some(error) => Err(Stop::Failed(format!("{}: {}: {}", pod.key(), error.field, error.detail))),

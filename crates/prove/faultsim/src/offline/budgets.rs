@@ -1,5 +1,6 @@
 //! The eviction API of the cluster, which `kubectl drain` uses, `what-if` and `rebalance` decide alike about disruption budgets.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::Pod;
@@ -49,7 +50,7 @@ fn would_evict(inventory: &Inventory, pod: &Pod) -> Result<bool, String> {
 
 /// The pods that disruption budgets keep where they are; none if all nodes are needed, so that a plan asks nothing about pods.
 fn held_by_rebalance(inventory: &Inventory) -> Result<Option<BTreeSet<String>>, String> {
-    let simulation = Simulation::as_is(inventory.clone(), SimulationOptions::default());
+    let simulation = Simulation::as_is(Cow::Borrowed(inventory), SimulationOptions::default());
     let simulation = simulation.map_err(|error| error.to_string())?;
     // The plan makes no move: what is said of pods is said of them where they are.
     let request = Request { max_moves: Some(0), ..Request::new(vec![Goal::Consolidate], Timestamp::now()) };

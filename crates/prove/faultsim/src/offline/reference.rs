@@ -11,7 +11,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::scene::{Scene, Step};
+use super::scene::{Scene, SceneWorkload, Step};
 use super::user::{Pace, User};
 use berth_simulate::what_if::Change;
 
@@ -41,10 +41,11 @@ async fn compare(seed: u64) -> Vec<String> {
     scene.objects.retain(|object| {
         object["spec"]["volumeClaimTemplates"].is_null() && object["spec"]["nodeName"].is_null()
     });
-    let is_there =
-        |object: &Value, name: &str| object["metadata"]["name"] == name && object["kind"] != "Namespace";
     let objects = &scene.objects;
-    scene.workloads.retain(|workload| objects.iter().any(|object| is_there(object, workload.name.name())));
+    // Budgets and autoscalers have the names of their workloads.
+    scene.workloads.retain(|SceneWorkload { kind, name }| {
+        objects.iter().any(|o| o["kind"] == kind.name() && o["metadata"]["name"] == name.name())
+    });
     let left: BTreeSet<_> = scene.workloads.iter().map(|workload| workload.name.clone()).collect();
     scene.steps.retain(|step| match step {
         Step::Change(Change::LoseContact { .. }) => false,

@@ -72,7 +72,26 @@ impl Scene {
             let step = scene.step(rng, n_nodes, n_zones);
             scene.steps.push(step);
         }
+        scene.groups(rng);
         scene
+    }
+
+    /// The pods of some workloads are placed together.
+    fn groups(&mut self, rng: &mut Rng) {
+        let kinds = [Kind::Deployment, Kind::ReplicaSet, Kind::StatefulSet].map(Kind::name);
+        let mut groups = Vec::new();
+        for workload in
+            self.objects.iter_mut().filter(|object| kinds.iter().any(|kind| object["kind"] == *kind))
+        {
+            if rng.u32(..5) == 0 {
+                let metadata = workload["metadata"].clone();
+                workload["spec"]["template"]["spec"]["schedulingGroup"] =
+                    json!({"podGroupName": metadata["name"]});
+                groups.push(json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": metadata,
+                    "spec": {"schedulingPolicy": {"gang": {"minCount": rng.u32(1..=3)}}}}));
+            }
+        }
+        self.objects.extend(groups);
     }
 
     fn workload(&mut self, rng: &mut Rng, i: usize, n_zones: usize) {

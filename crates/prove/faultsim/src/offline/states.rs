@@ -25,9 +25,15 @@ fn running(workload: &str, node: &str) -> String {
     if names_nodes(workload) { format!("{RUNNING} on {node}") } else { RUNNING.to_owned() }
 }
 
-/// Whether a preemption was looked for is not compared: what was found is, by the pods that run.
+/// Whether a preemption was looked for is not compared: what was found is, by the pods that run. Nor are the names of pods.
 fn pending(message: &str) -> String {
-    format!("pending: {}", message.split(" preemption: ").next().unwrap_or_default().trim())
+    let message = message.split(" preemption: ").next().unwrap_or_default().trim();
+    let without_pod =
+        message.split_once("; pod ").and_then(|(group, pod)| Some((group, pod.split_once(' ')?.1)));
+    match without_pod {
+        Some((group, why)) => format!("pending: {group}; {why}"),
+        None => format!("pending: {message}"),
+    }
 }
 
 fn of(workload: Option<String>, pod: &Pod) -> Key {
@@ -116,22 +122,31 @@ pub fn without_reasons(states: States) -> States {
 /// Without the order in which StatefulSets create pods: several that left at once were created again by the order in which they were
 /// deleted.
 pub fn without_order(states: States) -> States {
-    renamed(states, |workload, state| match workload.starts_with("StatefulSet ") {
+    renamed(states, |(_, workload), state| match workload.starts_with("StatefulSet ") {
         true if state == NOT_CREATED || state.starts_with("pending") => "waiting".to_owned(),
         _ => state,
     })
 }
 
-fn renamed(states: States, rename: impl Fn(&str, String) -> String) -> States {
+fn renamed(states: States, rename: impl Fn(&Key, String) -> String) -> States {
     let mut all = States::new();
     for (key, of_workload) in states {
-        of_workload.into_iter().for_each(|(state, n)| add(&mut all, key.clone(), rename(&key.1, state), n));
+        of_workload.into_iter().for_each(|(state, n)| add(&mut all, key.clone(), rename(&key, state), n));
     }
     all
 }
 
+/// Without the nodes of DaemonSets that cannot create all of their pods: a controller begins with any of the nodes.
+fn without_chosen_nodes(states: &States) -> States {
+    renamed(states.clone(), |key, state| {
+        let is_limited = states.get(key).is_some_and(|of_workload| of_workload.contains_key(NOT_CREATED));
+        if is_limited && state.starts_with(RUNNING) { RUNNING.to_owned() } else { state }
+    })
+}
+
 /// The differences in words.
 pub fn differences(offline: &States, cluster: &States) -> Vec<String> {
+    let (offline, cluster) = (&without_chosen_nodes(offline), &without_chosen_nodes(cluster));
     let keys: BTreeSet<&Key> = offline.keys().chain(cluster.keys()).collect();
     let different = keys.into_iter().filter(|key| offline.get(key) != cluster.get(key));
     let none = BTreeMap::new();

@@ -48,7 +48,7 @@ const QUIET_AFTER_LOSS: Duration = Duration::from_secs(500);
 const LONGEST: Duration = Duration::from_secs(5_000);
 
 /// What a simulation reads of scenes.
-const DUMPED: [Resource; 20] = [
+const DUMPED: [Resource; 21] = [
     resource::NODES,
     resource::NAMESPACES,
     resource::POD_DISRUPTION_BUDGETS,
@@ -68,6 +68,7 @@ const DUMPED: [Resource; 20] = [
     resource::CSI_DRIVERS,
     resource::CSI_STORAGE_CAPACITIES,
     resource::PRIORITY_CLASSES,
+    resource::POD_GROUPS_V1BETA1,
     resource::PODS,
 ];
 
@@ -281,7 +282,7 @@ impl User {
         })
     }
 
-    /// A pod of the simulation of the same workload, on the same node if there is one.
+    /// A pod of the simulation of the same workload: on the same node if there is one, as ready as it, of the same name.
     fn alike(
         &self,
         pod: &NamespacedName,
@@ -299,7 +300,11 @@ impl User {
                 && other.workload == owner
                 && other.node().is_some_and(|node| !self.lost.contains(node))
         });
-        let best = of_workload.max_by_key(|other| other.node() == Some(&pod.spec.node_name));
+        let best = of_workload.max_by_key(|other| {
+            let is_as_ready = other.pod.is_unready() == pod.is_unready();
+            let has_name = other.pod.metadata.name == pod.metadata.name;
+            (other.node() == Some(&pod.spec.node_name), is_as_ready, has_name)
+        });
         Ok(best.map(|other| other.pod.metadata.namespaced_name()))
     }
 
@@ -509,7 +514,8 @@ impl User {
     async fn create(&self, object: &Value) -> Result<(), String> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let resource = Resource::of_kind(&text(&object["apiVersion"]), &text(&object["kind"]));
-        let path = resource.map(|resource| resource.path(&text(&object["metadata"]["namespace"])));
+        let path =
+            resource.map(|r| r.served(FeatureGates::default()).path(&text(&object["metadata"]["namespace"])));
         loop {
             match self.try_send(Method::POST, path.as_deref().unwrap_or_default(), object).await {
                 // The server starts, or a namespace has no service account so far.

@@ -9,6 +9,7 @@ use berth_api::object::{DeviceObject, Pod, VolumeKind, VolumeObject};
 use berth_api::read::Kind;
 use berth_input::config::SchedulerConfig;
 use berth_input::recording::RecordedClaim;
+use berth_rules::RuleOptions;
 use berth_rules::admission::{AdmissionOptions, admit};
 use berth_testkit::naive::{Decision, NodeResult, Options, Rejection, Victims, World, evaluate, preempt};
 use serde_json::{Map, Value, json};
@@ -28,7 +29,10 @@ fn stored(pod: &Value, raw: bool, feature_gates: FeatureGates) -> Pod {
     if !raw {
         admit(
             &mut pod,
-            &AdmissionOptions { extensions: false, feature_gates, ..AdmissionOptions::default() },
+            &AdmissionOptions {
+                rules: RuleOptions { extensions: false, feature_gates },
+                ..AdmissionOptions::default()
+            },
         );
     }
     pod
@@ -150,8 +154,10 @@ fn differences(recording: &Value, feature_gates: FeatureGates) -> (usize, Vec<St
         n_steps += 1;
         let mut pod: Pod = read(pending);
         if !raw {
-            let options =
-                AdmissionOptions { extensions: false, feature_gates, ..AdmissionOptions::default() };
+            let options = AdmissionOptions {
+                rules: RuleOptions { extensions: false, feature_gates },
+                ..AdmissionOptions::default()
+            };
             let admission = admit(&mut pod, &options);
             assert!(admission.is_accepted(), "{}: {admission:?}", pod.key());
         }

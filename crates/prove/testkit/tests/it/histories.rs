@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_api::object::Pod;
-use berth_rules::admission::{ValidationOptions, validate_pod};
+use berth_rules::RuleOptions;
+use berth_rules::admission::validate_pod;
 use berth_testkit::generate::{Flavour, Operation, operations, options, profile, written_claims};
 use berth_testkit::naive::{NodeResult, World, evaluate};
 
@@ -27,7 +28,7 @@ fn generated_pods_are_valid() {
                 let gates = ["TaintTolerationComparisonOperators", "UserNamespacesHostNetworkSupport"];
                 let gates = gates.map(str::to_owned);
                 let feature_gates = FeatureGates::of_names(KubernetesVersion::default(), &gates);
-                let errors = validate_pod(&pod, &ValidationOptions { extensions, feature_gates });
+                let errors = validate_pod(&pod, RuleOptions { extensions, feature_gates });
                 assert!(errors.is_empty(), "{errors:?}\n{}", serde_json::to_string(&pod).expect("JSON"));
             }
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use berth_admission::AdmissionController;
 use berth_apiserver::ServerOptions;
 use berth_client::{WatchGroup, connect};
+use berth_rules::RuleOptions;
 
 use super::policy_file;
 use crate::cluster::admission::InProcess;
@@ -32,11 +33,10 @@ impl AdmissionArgs {
     pub fn put_into(
         &self,
         server: &mut ServerOptions,
-        extensions: bool,
         scheduler_names: &[String],
     ) -> Result<Option<Arc<AdmissionController>>, CliError> {
         let mut policy = policy_file::read(self.admission_config.as_deref())?;
-        if self.no_admission || !extensions {
+        if self.no_admission || !server.extensions {
             return Ok(None);
         }
         for name in scheduler_names {
@@ -44,7 +44,8 @@ impl AdmissionArgs {
                 policy.scheduler_names.push(name.clone());
             }
         }
-        let in_process = InProcess::new(policy);
+        let ServerOptions { extensions, feature_gates, .. } = *server;
+        let in_process = InProcess::new(policy, RuleOptions { extensions, feature_gates });
         let admission = in_process.admission();
         server.admission = Some(Arc::new(in_process));
         Ok(Some(admission))

@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     }
     let feature_gates = args.feature_gates.gates(None)?;
     let mut options = args.server.options(!args.strict_v1, feature_gates);
-    let follows = args.admission.put_into(&mut options, !args.strict_v1, &[])?;
+    let follows = args.admission.put_into(&mut options, &[])?;
     runtime::run(async |stop| {
         let server = ApiServer::start(options).await?;
         let mut components = Components::new(stop.child_token());

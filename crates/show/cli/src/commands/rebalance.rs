@@ -1,5 +1,6 @@
 //! `berth rebalance`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::Duration;
@@ -154,7 +155,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
             (Request { price_label: args.price_label(&inventory)?, ..request }, Some(notes))
         }
     };
-    let mut simulation = Simulation::as_is(inventory, cluster.options(settings))?;
+    let mut simulation = Simulation::as_is(Cow::Owned(inventory), cluster.options(settings))?;
     warn_about(&simulation);
     let subject = match &args.for_pod {
         None => None,

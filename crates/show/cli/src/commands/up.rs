@@ -202,7 +202,7 @@ async fn up(
     let mut server = args.server.options(settings.extensions, settings.config.feature_gates);
     let served: Vec<_> =
         scheduler.settings.config.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
-    let admission = args.admission.put_into(&mut server, settings.extensions, &served)?;
+    let admission = args.admission.put_into(&mut server, &served)?;
     let rules = scheduler.settings.clone();
     let holds = args.hold.holds()?;
     let rebalance = args.rebalance.options(&served)?;

@@ -14,10 +14,10 @@ use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{self as typed, PriorityClass, RuntimeClass, Toleration};
 use berth_api::read::from_value;
 use berth_api::syntax::annotations::ANNOTATION_PREFIX;
+use berth_rules::RuleOptions;
 use berth_rules::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
 use berth_rules::admission::{
-    AdmissionOptions, FieldError, ValidationOptions, admit, extension_warnings, validate_changed_annotations,
-    validate_pod,
+    AdmissionOptions, FieldError, admit, extension_warnings, validate_changed_annotations, validate_pod,
 };
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource};
 
@@ -74,7 +74,7 @@ impl Strategy for Pod {
     fn validate(&self, context: &Context<'_>, pod: &Value, causes: &mut Causes) {
         let Ok(typed) = typed_pod(pod) else { return };
         let Context { extensions, feature_gates, .. } = *context;
-        let errors = validate_pod(&typed, &ValidationOptions { extensions, feature_gates });
+        let errors = validate_pod(&typed, RuleOptions { extensions, feature_gates });
         let is_own = |error: &&FieldError| {
             error.field.starts_with("spec.") && !error.field.starts_with("spec.tolerations")
         };
@@ -148,8 +148,7 @@ impl Strategy for Pod {
         let classes = priority_classes(context)?;
         let runtime_class = runtime_class(context, &typed.spec.runtime_class_name)?;
         let options = AdmissionOptions {
-            extensions,
-            feature_gates: context.feature_gates,
+            rules: RuleOptions { extensions, feature_gates: context.feature_gates },
             priority_classes: Some(&classes),
             runtime_classes: Some(runtime_class.as_slice()),
             default_tolerations: true,

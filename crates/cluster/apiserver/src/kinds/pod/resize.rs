@@ -4,8 +4,8 @@ use berth_api::feature_gates::{FeatureGates, KubernetesVersion};
 use berth_api::object as typed;
 use berth_api::read::from_value;
 use berth_api::syntax::quantity::Quantity;
-use berth_rules::admission::{ValidationOptions, complete_pod_resources, validate_pod};
-use berth_rules::pod_requests;
+use berth_rules::admission::{complete_pod_resources, validate_pod};
+use berth_rules::{RuleOptions, pod_requests};
 use berth_schema::resource::{NODES, PODS};
 
 use super::defaults::{default_pod, qos_class};
@@ -62,7 +62,7 @@ pub fn prepare(gates: FeatureGates, new: &mut Value, old: &Value) {
 pub fn validate(context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
     let Context { extensions, feature_gates, .. } = *context;
     if let Ok(pod) = from_value::<typed::Pod>(new) {
-        let errors = validate_pod(&pod, &ValidationOptions { extensions, feature_gates });
+        let errors = validate_pod(&pod, RuleOptions { extensions, feature_gates });
         causes.0.extend(errors.iter().map(|error| cause(error, "")));
     }
     validate_spec(&new["spec"], "spec", causes);

@@ -4,8 +4,8 @@ use berth_api::feature_gates::KubernetesVersion::V1_37;
 use berth_api::object::{LabelSelector, PodSpec};
 use berth_api::read::from_value;
 use berth_api::syntax;
-use berth_rules::Selector;
-use berth_rules::admission::{ValidationOptions, creation_warnings, validate_pod};
+use berth_rules::admission::{creation_warnings, validate_pod};
+use berth_rules::{RuleOptions, Selector};
 
 use crate::kinds::pod::validate::{sort_causes, spec_warnings, validate_spec};
 use crate::kinds::prelude::*;
@@ -278,8 +278,7 @@ pub fn validate_template(
             let PodSpec { containers, init_containers, .. } = &mut *pod.spec;
             containers.iter_mut().chain(init_containers).for_each(|c| c.image = c.image.trim().to_owned());
             let Context { extensions, feature_gates, .. } = *context;
-            let options = ValidationOptions { extensions, feature_gates };
-            let errors = validate_pod(&pod, &options);
+            let errors = validate_pod(&pod, RuleOptions { extensions, feature_gates });
             // kube-apiserver leaves `metadata` out.
             let causes_of_pod = errors.iter().map(|error| {
                 let cause = cause(error, "spec.template.");

@@ -76,15 +76,15 @@ pub struct CompositeGangPolicy {
 
 /// The hierarchies of PodGroups and CompositePodGroups.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hierarchies {
+pub(super) struct Hierarchies {
     /// By PodGroup, the group that its pods are placed with: that of the root of its hierarchy.
-    pub roots: BTreeMap<GroupKey, GroupKey>,
-    pub rules: BTreeMap<GroupKey, GroupRules>,
+    pub(super) roots: BTreeMap<GroupKey, GroupKey>,
+    pub(super) rules: BTreeMap<GroupKey, GroupRules>,
 }
 
 impl Hierarchies {
     /// Those of some objects. Without the gate `CompositePodGroup`, there are none.
-    pub fn new<'a>(
+    pub(super) fn new<'a>(
         groups: impl Iterator<Item = &'a PodGroup>,
         composites: impl Iterator<Item = &'a CompositePodGroup>,
         gates: FeatureGates,

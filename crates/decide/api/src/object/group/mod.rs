@@ -5,6 +5,7 @@
 //! group without an object: a name, or `owner` for the pods of one controller.
 
 mod composite;
+mod index;
 mod object;
 mod rules;
 
@@ -12,9 +13,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::composite::*;
+pub use self::composite::{CompositeGangPolicy, CompositePodGroup, CompositePodGroupSpec, CompositePolicy};
+pub use self::index::GroupIndex;
 pub use self::object::*;
-pub use self::rules::{AgreeingPod, Agreement, GroupPart, GroupRules, PartRules, TopologyLevel};
+pub use self::rules::{
+    AgreeingPod, Agreement, GroupPart, GroupRules, PartRules, RemainingGroup, TopologyLevel,
+};
 use super::{Job, NamespacedName, ObjectMeta, Pod, Workload};
 use crate::resource::{COMPOSITE_POD_GROUPS, COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource};
 

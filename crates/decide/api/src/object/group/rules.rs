@@ -235,6 +235,33 @@ impl GroupRules {
         Ok(())
     }
 
+    /// What is left to decide, for members without a node, and the nodes of those with one. Each has the group that it names itself.
+    /// `domain_of` is the domain of a node in a topology.
+    pub fn remaining(
+        &self,
+        kind: GroupKind,
+        pending: &[Option<GroupKey>],
+        running: &[(Option<GroupKey>, String)],
+        domain_of: &impl Fn(&str, &str) -> Option<String>,
+    ) -> RemainingGroup {
+        let mut problem = self.check(pending.len() + running.len()).err();
+        let with_domain = |level: &TopologyLevel| {
+            let mut domains = running.iter().filter_map(|(_, node)| domain_of(node, &level.key)).collect();
+            if kind == GroupKind::Scheduling && problem.is_none() {
+                problem = level.several_domains(&domains);
+            }
+            (level.clone(), domains.pop_first())
+        };
+        let levels = self.levels.iter().map(with_domain).collect();
+        let composite = self.composite.as_ref();
+        RemainingGroup {
+            min: self.min.saturating_sub(running.len()).max(1),
+            levels,
+            problem: problem.or(composite.and_then(|root| root.several_domains(running, domain_of))),
+            composite: composite.map(|root| root.part(pending, running, domain_of)),
+        }
+    }
+
     /// The stricter rules of both.
     #[must_use]
     pub fn and(self, other: GroupRules) -> GroupRules {
@@ -253,6 +280,19 @@ impl GroupRules {
             agreement: self.agreement.or(other.agreement),
         }
     }
+}
+
+/// What is left to decide of a group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RemainingGroup {
+    /// How many members without a node have to be placed at least. Beyond the required ones, one is worth an attempt.
+    pub min: usize,
+    /// The topologies whose domains the members share, the coarsest first, with the domain of those with a node.
+    pub levels: Vec<(TopologyLevel, Option<String>)>,
+    /// The groups of a CompositePodGroup.
+    pub composite: Option<GroupPart>,
+    /// Why it is not decided: members are missing, for example, or those with a node share no domain that they have to share.
+    pub problem: Option<String>,
 }
 
 /// What a PodGroup or a CompositePodGroup of a hierarchy requires.
@@ -306,9 +346,8 @@ impl PartRules {
         [(&self.group, n >= self.min)].into_iter().chain(parts.into_iter().flatten()).collect()
     }
 
-    /// What is left to decide, for members without a node, and the nodes of those with one, each with its PodGroup. `domain_of` is the
-    /// domain of a node in a topology.
-    pub fn part(
+    /// What is left to decide; see [`GroupRules::remaining`].
+    fn part(
         &self,
         pending: &[Option<GroupKey>],
         running: &[(Option<GroupKey>, String)],
@@ -326,7 +365,7 @@ impl PartRules {
     }
 
     /// Why its pods with a node, or those of a group in it, share no domain that they have to share, in kube-scheduler's words.
-    pub fn several_domains(
+    pub(super) fn several_domains(
         &self,
         running: &[(Option<GroupKey>, String)],
         domain_of: &impl Fn(&str, &str) -> Option<String>,

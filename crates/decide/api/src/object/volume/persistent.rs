@@ -6,7 +6,7 @@ use super::disk::{
     AwsElasticBlockStore, AzureDisk, AzureFile, Cinder, CsiVolume, GcePersistentDisk, InTreeDisks,
     PortworxVolume, VsphereVolume,
 };
-use crate::object::{LabelSelector, NodeSelector, ObjectMeta, ResourceList};
+use crate::object::{LabelSelector, NamespacedName, NodeSelector, ObjectMeta, ResourceList};
 use crate::syntax::quantity::Quantity;
 
 /// The annotation with the storage class, from before `storageClassName`; it wins over the field.
@@ -20,6 +20,9 @@ pub const BIND_COMPLETED_ANNOTATION: &str = "pv.kubernetes.io/bind-completed";
 
 /// The annotation of a volume or claim that a controller (not a user) has bound.
 pub const BOUND_BY_CONTROLLER_ANNOTATION: &str = "pv.kubernetes.io/bound-by-controller";
+
+/// The annotation of a volume with the name of the provisioner that created it.
+pub const PROVISIONED_BY_ANNOTATION: &str = "pv.kubernetes.io/provisioned-by";
 
 /// The resource that a volume has and a claim requests.
 pub const STORAGE: &str = "storage";
@@ -40,6 +43,21 @@ impl PersistentVolume {
     pub fn storage_class(&self) -> &str {
         self.metadata.annotation(STORAGE_CLASS_ANNOTATION).unwrap_or(&self.spec.storage_class_name)
     }
+
+    /// The claim that it belongs to or is reserved for.
+    pub fn claim(&self) -> Option<NamespacedName> {
+        self.spec.claim_ref.as_ref().map(|claim| NamespacedName::new(&claim.namespace, &claim.name))
+    }
+
+    /// Whether it belongs to this claim or is reserved for it.
+    pub fn is_for(&self, claim: &PersistentVolumeClaim) -> bool {
+        self.spec.claim_ref.as_ref().is_some_and(|reference| {
+            let meta = &claim.metadata;
+            reference.name == meta.name
+                && reference.namespace == meta.namespace
+                && (reference.uid.is_empty() || reference.uid == meta.uid)
+        })
+    }
 }
 
 #[object_type(Eq, Hash)]
@@ -54,6 +72,8 @@ pub struct PersistentVolumeSpec {
     pub storage_class_name: String,
     /// `Filesystem` (also when absent) or `Block`.
     pub volume_mode: Option<String>,
+    /// `Retain`, `Delete` or `Recycle`.
+    pub persistent_volume_reclaim_policy: String,
     /// The nodes that can use it.
     pub node_affinity: Option<VolumeNodeAffinity>,
     pub volume_attributes_class_name: Option<String>,
@@ -120,6 +140,11 @@ impl PersistentVolumeClaim {
         let annotated = self.metadata.annotation(STORAGE_CLASS_ANNOTATION);
         annotated.or(self.spec.storage_class_name.as_deref()).unwrap_or_default()
     }
+
+    /// Whether neither the claim nor an administrator says which class it has.
+    pub fn needs_class(&self) -> bool {
+        self.spec.storage_class_name.is_none() && self.metadata.annotation(STORAGE_CLASS_ANNOTATION).is_none()
+    }
 }
 
 #[object_type(Eq, Hash)]
@@ -146,4 +171,7 @@ pub struct VolumeResources {
 pub struct PersistentVolumeClaimStatus {
     /// `Pending`, `Bound` or `Lost`.
     pub phase: String,
+    /// Those of its volume.
+    pub access_modes: Vec<String>,
+    pub capacity: ResourceList,
 }

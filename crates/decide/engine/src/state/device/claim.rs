@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::Toleration;
 use berth_api::object::device::{
     ALLOCATION_MODE_ALL, ALLOCATION_MODE_EXACT_COUNT, AllocationResult, CapacityRequirements,
@@ -160,7 +161,9 @@ impl ClaimRequest {
                 false => CountMode::Exactly(usize::try_from(fields.count.max(1)).unwrap_or(usize::MAX)),
             },
             admin_access: fields.admin_access,
-            tolerations: fields.tolerations.iter().map(TolerationRule::parse).collect(),
+            tolerations: (fields.tolerations.iter())
+                .map(|t| TolerationRule::parse(t, FeatureGates::default()))
+                .collect(),
             written_tolerations: fields.tolerations.iter().map(defaulted).collect(),
             capacity: fields.capacity.map(|capacity| capacity.requests.clone()).unwrap_or_default(),
         };

@@ -5,8 +5,8 @@ use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{NamespacedName, Pod};
 use berth_engine::{Cluster, DeviceWork, PreparedPod, Settings};
 use berth_input::config::{Profile, SchedulerConfig};
-use berth_rules::Selector;
 use berth_rules::admission::{AdmissionOptions, admit};
+use berth_rules::{RuleOptions, Selector};
 use berth_testkit::generate::Operation;
 use berth_testkit::naive::{Options, World};
 use berth_testkit::text;
@@ -17,7 +17,8 @@ pub fn admitted(pod: &Pod, extensions: bool) -> Pod {
     pod.spec.containers.iter_mut().filter(|c| c.image.is_empty()).for_each(|c| c.image = "app".to_owned());
     let feature_gates =
         FeatureGates { taint_toleration_comparison_operators: true, ..FeatureGates::default() };
-    let options = AdmissionOptions { extensions, feature_gates, ..AdmissionOptions::default() };
+    let options =
+        AdmissionOptions { rules: RuleOptions { extensions, feature_gates }, ..AdmissionOptions::default() };
     let admission = admit(&mut pod, &options);
     assert!(admission.is_accepted(), "{}: {admission:?}", pod.key());
     pod

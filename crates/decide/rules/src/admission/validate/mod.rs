@@ -15,26 +15,11 @@ pub use node::validate_node;
 pub use runtime_class::validate_runtime_class;
 
 use super::field::{BadValue, Errors, FieldError, Path};
-use crate::{AnnotationError, annotation_affinity, parse_relax_after, tolerated_namespaces};
+use crate::{AnnotationError, RuleOptions, annotation_affinity, parse_relax_after, tolerated_namespaces};
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{LabelSelector, MIRROR_ANNOTATION, ObjectMeta, Pod, PodSpec, StringMap, Toleration};
 use berth_api::syntax;
 use berth_api::syntax::annotations::{AFFINITY_ANNOTATION, RELAX_AFTER_ANNOTATION, TOLERATION_ANNOTATION};
-
-/// Inputs of validation besides the pod.
-#[derive(Clone, Copy, Debug)]
-pub struct ValidationOptions {
-    /// Whether the proposals' fields and `Gt`/`Lt` in pod terms are accepted.
-    pub extensions: bool,
-    /// The feature gates of the API server.
-    pub feature_gates: FeatureGates,
-}
-
-impl Default for ValidationOptions {
-    fn default() -> Self {
-        ValidationOptions { extensions: true, feature_gates: FeatureGates::default() }
-    }
-}
 
 /// Limit of the total size of annotations, in bytes.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
@@ -57,7 +42,7 @@ pub fn validate_tolerations(tolerations: &[Toleration], feature_gates: FeatureGa
 /// Validates a pod after defaulting and the label key merge.
 ///
 /// Errors about the annotation with the proposals' affinity follow those of kube-apiserver.
-pub fn validate_pod(pod: &Pod, options: &ValidationOptions) -> Vec<FieldError> {
+pub fn validate_pod(pod: &Pod, options: RuleOptions) -> Vec<FieldError> {
     let mut errors = Errors::default();
     validate_metadata(&pod.metadata, &mut errors);
     validate_mirror_annotation(pod, &mut errors);

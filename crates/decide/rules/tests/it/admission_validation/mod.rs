@@ -2,6 +2,7 @@
 
 use berth_api::object::Pod;
 use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
+use berth_rules::RuleOptions;
 use berth_rules::admission::{AdmissionOptions, AdmissionResult, admit};
 use serde_json::{Value, json};
 
@@ -30,7 +31,13 @@ fn admitted(metadata: Value, spec: Value, extensions: bool) -> (Pod, AdmissionRe
         }
     }
     let mut pod: Pod = serde_json::from_value(pod).expect("a pod");
-    let admission = admit(&mut pod, &AdmissionOptions { extensions, ..AdmissionOptions::default() });
+    let admission = admit(
+        &mut pod,
+        &AdmissionOptions {
+            rules: RuleOptions { extensions, ..RuleOptions::default() },
+            ..AdmissionOptions::default()
+        },
+    );
     (pod, admission)
 }
 

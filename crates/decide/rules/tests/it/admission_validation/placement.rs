@@ -1,7 +1,8 @@
 //! Rules about placement in the fields of Kubernetes.
 
 use berth_api::feature_gates::FeatureGates;
-use berth_rules::admission::{ValidationOptions, validate_pod};
+use berth_rules::RuleOptions;
+use berth_rules::admission::validate_pod;
 use serde_json::json;
 
 use super::*;
@@ -258,8 +259,8 @@ fn tolerations_that_compare_need_an_integer() {
     let feature_gates =
         FeatureGates { taint_toleration_comparison_operators: true, ..FeatureGates::default() };
     let errors = |value: &str| {
-        let options = ValidationOptions { feature_gates, ..ValidationOptions::default() };
-        let errors = validate_pod(&pod(value), &options);
+        let options = RuleOptions { feature_gates, ..RuleOptions::default() };
+        let errors = validate_pod(&pod(value), options);
         errors.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let other =

@@ -174,7 +174,7 @@ impl PodClasses {
         }
         let selector = (!selector.is_empty()).then(|| self.selectors.position(selector));
         let config = &simulation.cluster.settings().config;
-        let tolerations = Tolerations::parse(&pod.spec.tolerations).in_force(config.feature_gates);
+        let tolerations = Tolerations::parse(&pod.spec.tolerations, config.feature_gates);
         let tolerations = self.tolerations.position(tolerations);
         let profile = config.profile(&pod.spec.scheduler_name);
         let added = profile.and_then(|profile| added_to.get(profile.scheduler_name.as_str())).copied();

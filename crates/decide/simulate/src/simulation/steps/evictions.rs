@@ -32,7 +32,6 @@ pub(crate) struct Eviction {
 /// An eviction that a budget refuses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BlockedEviction {
-    /// Namespace.
     pub namespace: String,
     /// Name of the pod.
     pub name: String,
@@ -254,8 +253,11 @@ impl Steps<'_> {
         for (position, ..) in leaving {
             self.leave(position, "has no controller: the unreachable node evicts it", lost);
         }
-        for (position, ..) in staying {
+        for (position, _, contact) in staying {
             let pod = &mut self.simulation.pods[position].pod;
+            if let Contact::Lost(_) = contact {
+                self.simulation.creation.expire(pod);
+            }
             pod.status.conditions.retain(|condition| condition.condition_type != "Ready");
             pod.status.conditions.push(Condition {
                 condition_type: "Ready".to_owned(),

@@ -156,7 +156,9 @@ impl Simulation {
             }
         }
         steps.finish();
-        let complete = rollouts.iter().filter(|rollout| rollout.is_complete(self));
+        // A StatefulSet that is scaled down has no new pods.
+        let has_new = |rollout: &&Rollout| rollout.created.len() > rollout.n_present;
+        let complete = rollouts.iter().filter(|rollout| has_new(rollout) && rollout.is_complete(self));
         self.rolled_out = complete
             .map(|rollout| (format!("{} {}", rollout.kind.name(), rollout.name), rollout.deleted.len()))
             .collect();

@@ -1,5 +1,7 @@
 //! Repairs for pods whose claims find no devices.
 
+use std::borrow::Cow;
+
 use berth_api::object::NamespacedName;
 use berth_api::syntax::shell::Command;
 use berth_input::inventory::Inventory;
@@ -136,7 +138,8 @@ fn a_moved_pod_has_devices_of_the_target_after_a_plan_and_in_a_what_if() {
     ];
     let inventory = Inventory::from_text(&objects.concat()).expect("the text is well-formed");
     let options = SimulationOptions::default;
-    let mut simulation = Simulation::as_is(inventory.clone(), options()).expect("the objects are valid");
+    let mut simulation =
+        Simulation::as_is(Cow::Borrowed(&inventory), options()).expect("the objects are valid");
     let request = Request::new(vec![Goal::Defragment], Timestamp::MAX);
     let plan = simulation.rebalance(&request, None);
     assert_eq!((plan.moves.len(), plan.placed.len(), plan.moves[0].to.as_str()), (1, 1, "b"));

@@ -1,5 +1,7 @@
 //! Pairs of changes, and repairs of groups.
 
+use std::borrow::Cow;
+
 use super::*;
 
 #[test]
@@ -129,8 +131,8 @@ fn a_group_that_is_disrupted_as_a_whole_stays_and_the_reason_is_given() {
             pod("p", 2, "nodeSelector: {disk: ssd}"),
         ];
         let inventory = Inventory::from_text(&objects.join("\n---\n")).expect("the text is well-formed");
-        let mut simulation =
-            Simulation::as_is(inventory, SimulationOptions::default()).expect("the objects are valid");
+        let mut simulation = Simulation::as_is(Cow::Owned(inventory), SimulationOptions::default())
+            .expect("the objects are valid");
         let plan = simulation.rebalance(&Request::new(vec![Goal::Defragment], Timestamp::MAX), None);
         let explained = simulation.explain("default", "p", None).expect("the pod exists");
         let moves = explained.repairs.iter().flat_map(|repair| &repair.changes);
@@ -168,8 +170,8 @@ fn a_member_of_a_gang_is_not_planned_for_without_the_others() {
         pod("m2", 4, "\"\"", member),
     ];
     let inventory = Inventory::from_text(&(objects.to_owned() + &pods.concat())).expect("well-formed");
-    let simulation =
-        Simulation::as_is(inventory, SimulationOptions::default()).expect("the objects are valid");
+    let simulation = Simulation::as_is(Cow::Owned(inventory), SimulationOptions::default())
+        .expect("the objects are valid");
     let member = simulation.pods().iter().position(|pod| pod.pod.metadata.name == "m1").expect("the member");
     let request = Request::new(vec![Goal::Defragment], Timestamp::MAX);
     let plan = simulation.rebalance(&request, Some(&[member]));

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::wait::Stage;
 use super::write::ClaimWrite;
-use super::{DeviceBindings, DeviceOutcome, PLUGIN};
+use super::{DeviceBindings, PLUGIN, PreBindOutcome};
 use crate::completion::Completion;
 use crate::queue::PodId;
 
@@ -99,39 +99,33 @@ impl DeviceBindings {
         });
     }
 
-    pub(super) fn fail(&mut self, id: PodId, error: &str) -> Option<DeviceOutcome> {
+    pub(super) fn fail(&mut self, id: PodId, error: &str) -> Option<PreBindOutcome> {
         let wait = self.waits.get_mut(id)?;
         let binding = wait.binding.take()?;
         self.metrics.ran(PLUGIN, "PreBind", "Error", &binding.pod.spec.scheduler_name, wait.began.elapsed());
         self.start_roll_back(id);
-        Some(DeviceOutcome::Failed(binding, format!("running PreBind plugin {PLUGIN:?}: {error}")))
+        Some(PreBindOutcome::Failed(binding, format!("running PreBind plugin {PLUGIN:?}: {error}")))
     }
 
-    pub(super) fn fail_without_node(&mut self, id: PodId) -> Option<DeviceOutcome> {
+    pub(crate) fn fail_without_node(&mut self, id: PodId) -> Option<PreBindOutcome> {
         let node = self.waits.get(id)?.node.clone();
         self.fail(id, &format!("node {node:?} not found"))
     }
 
     /// Another process leads: it continues with what was written.
-    pub(super) fn give_back(&mut self, id: PodId) -> Option<DeviceOutcome> {
+    pub(super) fn give_back(&mut self, id: PodId) -> Option<PreBindOutcome> {
         let binding = self.waits.get_mut(id)?.binding.take()?;
         self.start_roll_back(id);
-        Some(DeviceOutcome::NotSent(binding))
+        Some(PreBindOutcome::NotSent(binding))
     }
 
-    /// Ends a wait whose time is over, or one that a process without leadership must not continue. Called until there is
-    /// none: what happens to one pod may end the waits of others.
-    pub(crate) fn expire(&mut self, now: Instant) -> Option<DeviceOutcome> {
+    /// See [`PreBind::expire`](crate::binding::PreBind::expire).
+    pub(crate) fn expire(&mut self, now: Instant) -> Option<PreBindOutcome> {
         if !self.deadlines.is_empty() && !self.writer.leadership.leads() {
             let id = self.deadlines.first().map(|(_, id)| *id)?;
             return self.give_back(id);
         }
         let (_, id) = self.deadlines.first().copied().filter(|(at, _)| *at <= now)?;
         self.fail(id, "device binding timeout")
-    }
-
-    /// The node of a pod was deleted.
-    pub(crate) fn abandon(&mut self, id: PodId) -> Option<DeviceOutcome> {
-        self.fail_without_node(id)
     }
 }

@@ -16,7 +16,6 @@ mod writer;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use berth_api::object::device::DeviceReadiness;
@@ -31,7 +30,8 @@ pub(crate) use self::post_filter::ClaimsFreed;
 use self::wait::{DeviceWait, DeviceWaits, Stage};
 use self::write::{ClaimStep, ClaimWrite, DeviceWrite};
 pub(crate) use self::writer::DeviceWriter;
-use crate::completion::{Binding, Completion, CompletionSender, DeviceWriteError};
+use super::pre_bind::PreBindOutcome;
+use crate::completion::{Binding, Completion, CompletionSender, WriteError};
 use crate::metrics::Metrics;
 use crate::pending::{QueuedPod, QueuedPods};
 use crate::queue::PodId;
@@ -49,16 +49,6 @@ pub(crate) struct DeviceBindings {
     /// Claims that PostFilter is changing.
     freeing: BTreeSet<NamespacedName>,
     metrics: Arc<Metrics>,
-}
-
-/// How the wait of a pod ended.
-pub(crate) enum DeviceOutcome {
-    /// Its claims are bound: the pod can be bound.
-    Bound(Binding),
-    /// They are not, for this reason.
-    Failed(Binding, String),
-    /// Nothing more may be sent. The pod goes back to the queue as if nothing had been tried.
-    NotSent(Binding),
 }
 
 impl DeviceBindings {
@@ -87,13 +77,14 @@ impl DeviceBindings {
         self.waits.has_pod(&pod.metadata.uid)
     }
 
-    /// Assumes what was decided for a pod. Returns whether anything has to be written or waited for.
+    /// Assumes what was decided for a pod. Its devices have to be ready within the timeout after they are allocated. Returns whether
+    /// anything has to be written or waited for.
     pub(crate) fn assume(
         &mut self,
         cluster: &mut Cluster,
-        (id, pod, node): (PodId, &Arc<Pod>, &Arc<str>),
+        Binding { id, pod, node, abandoned, .. }: &Binding,
         assumed: AssumedDevices,
-        abandoned: &Arc<AtomicBool>,
+        timeout: Duration,
         now: Instant,
     ) -> bool {
         cluster.assume_devices(&assumed);
@@ -112,23 +103,21 @@ impl DeviceBindings {
             write: Arc::new(write),
             stage: Stage::Assumed,
             waits,
-            timeout: Duration::ZERO,
+            timeout,
             began: now,
             versions: Vec::new(),
         };
-        self.waits.add(id, wait);
+        self.waits.add(*id, wait);
         has_writes || waits
     }
 
-    /// Starts the requests for a pod after its volumes are bound. Its devices have to be ready within the timeout after they are
-    /// allocated. Gives the binding back if the pod has no claims.
-    pub(crate) fn start(&mut self, binding: Binding, timeout: Duration, now: Instant) -> Option<Binding> {
+    /// Starts the requests for a pod after its volumes are bound. Gives the binding back if the pod has no claims.
+    pub(crate) fn start(&mut self, binding: Binding, now: Instant) -> Option<Binding> {
         let id = binding.id;
         let Some(wait) = self.waits.get_mut(id).filter(|wait| wait.stage == Stage::Assumed) else {
             return Some(binding);
         };
         wait.binding = Some(binding);
-        wait.timeout = timeout;
         wait.began = now;
         wait.stage = Stage::Writing;
         let (write, writer, completed) = (wait.write.clone(), self.writer.clone(), self.completed.clone());
@@ -144,9 +133,9 @@ impl DeviceBindings {
     pub(crate) fn written(
         &mut self,
         id: PodId,
-        result: Result<Vec<(NamespacedName, DeviceClaimState)>, DeviceWriteError>,
+        result: Result<Vec<(NamespacedName, DeviceClaimState)>, WriteError>,
         now: Instant,
-    ) -> Option<DeviceOutcome> {
+    ) -> Option<PreBindOutcome> {
         while self.tasks.try_join_next().is_some() {}
         let leads = self.writer.leadership.leads();
         let is_abandoned = self.waits.get(id)?.stage == Stage::Abandoned;
@@ -171,9 +160,9 @@ impl DeviceBindings {
                     return None;
                 }
                 match error {
-                    DeviceWriteError::NotSent if !leads => self.give_back(id),
-                    DeviceWriteError::NotSent => self.fail_without_node(id),
-                    DeviceWriteError::Failed(error) => {
+                    WriteError::NotSent if !leads => self.give_back(id),
+                    WriteError::NotSent => self.fail_without_node(id),
+                    WriteError::Failed(error) => {
                         self.metrics.devices_written("failed");
                         self.fail(id, &error)
                     }
@@ -188,7 +177,7 @@ impl DeviceBindings {
     }
 
     /// Ends the wait of a pod whose devices are ready now, or will not be.
-    pub(crate) fn check(&mut self, id: PodId, pods: &QueuedPods) -> Option<DeviceOutcome> {
+    pub(crate) fn check(&mut self, id: PodId, pods: &QueuedPods) -> Option<PreBindOutcome> {
         let wait = self.waits.get(id)?;
         if !matches!(wait.stage, Stage::Waiting(_)) {
             return None;
@@ -235,7 +224,7 @@ impl DeviceBindings {
             &binding.pod.spec.scheduler_name,
             wait.began.elapsed(),
         );
-        Some(DeviceOutcome::Bound(binding))
+        Some(PreBindOutcome::Bound(binding))
     }
 
     /// The watch shows a claim, or its deletion. Returns the pods to be [checked](Self::check).

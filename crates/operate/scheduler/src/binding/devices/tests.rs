@@ -52,11 +52,11 @@ impl Fixture {
         };
         let devices = DeviceDecision { claims: vec![decided], ..DeviceDecision::default() };
         let assumed = AssumedDevices { uid: "p".to_owned(), devices, in_flight: true, ..Default::default() };
-        let (abandoned, node): (Arc<AtomicBool>, Arc<str>) = (Arc::default(), "a".into());
+        let (abandoned, node) = (Arc::default(), Arc::from("a"));
         let Fixture { bindings, cluster, pod, now, .. } = &mut fixture;
-        assert!(bindings.assume(cluster, (ID, pod, &node), assumed, &abandoned, *now));
         let binding = Binding { id: ID, pod: pod.clone(), node, relaxed: None, abandoned };
-        assert!(bindings.start(binding, TIMEOUT, *now).is_none());
+        assert!(bindings.assume(cluster, &binding, assumed, TIMEOUT, *now));
+        assert!(bindings.start(binding, *now).is_none());
         fixture
     }
 
@@ -64,12 +64,12 @@ impl Fixture {
         self.bindings.claim_changed(&mut self.cluster, &self.claim, Some(state));
     }
 
-    fn written(&mut self) -> Option<DeviceOutcome> {
+    fn written(&mut self) -> Option<PreBindOutcome> {
         let written = vec![(self.claim.clone(), state(2, DeviceReadiness::Waits))];
         self.bindings.written(ID, Ok(written), self.now)
     }
 
-    fn check(&mut self) -> Option<DeviceOutcome> {
+    fn check(&mut self) -> Option<PreBindOutcome> {
         self.bindings.check(ID, &QueuedPods::default())
     }
 
@@ -87,7 +87,7 @@ async fn a_pod_is_bound_when_the_watch_shows_that_its_devices_are_ready() {
     fixture.show(state(2, DeviceReadiness::Waits));
     assert!(fixture.check().is_none() && fixture.bindings.waits_for_conditions(ID));
     fixture.show(state(3, DeviceReadiness::Ready));
-    assert!(matches!(fixture.check(), Some(DeviceOutcome::Bound(_))));
+    assert!(matches!(fixture.check(), Some(PreBindOutcome::Bound(_))));
     assert!(fixture.bindings.next_due().is_none() && fixture.bindings.is_busy(&fixture.pod));
     fixture.bindings.keep(&mut fixture.cluster, ID);
     assert!(!fixture.bindings.is_busy(&fixture.pod));
@@ -99,7 +99,7 @@ async fn devices_that_are_not_ready_in_time_end_the_attempt_and_the_pod_waits_un
     fixture.written();
     let end = fixture.now + TIMEOUT;
     assert!(fixture.bindings.expire(end - Duration::from_secs(1)).is_none());
-    let Some(DeviceOutcome::Failed(_, error)) = fixture.bindings.expire(end) else {
+    let Some(PreBindOutcome::Failed(_, error)) = fixture.bindings.expire(end) else {
         panic!("the time is over")
     };
     assert_eq!(error, "running PreBind plugin \"DynamicResources\": device binding timeout");
@@ -118,7 +118,7 @@ async fn an_attempt_that_ends_while_it_is_written_is_taken_back_when_its_request
         assert!(fixture.bindings.is_busy(&fixture.pod));
         let outcome = match is_written {
             true => fixture.written(),
-            false => fixture.bindings.written(ID, Err(DeviceWriteError::NotSent), fixture.now),
+            false => fixture.bindings.written(ID, Err(WriteError::NotSent), fixture.now),
         };
         assert!(outcome.is_none() && fixture.check().is_none());
         // The claim was deleted meanwhile.

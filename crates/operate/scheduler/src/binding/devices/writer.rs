@@ -22,7 +22,7 @@ use super::claim::{add_finalizer, claim_path, consumers, has_devices, is_final, 
 use super::locks::ClaimLocks;
 use super::write::{ClaimStep, ClaimWrite, DeviceWrite};
 use crate::binding::workers::pod_path;
-use crate::completion::DeviceWriteError;
+use crate::completion::WriteError;
 
 /// Maximum requests for one claim before the pod returns to the queue.
 pub(super) const MAX_ATTEMPTS: u32 = 5;
@@ -37,7 +37,7 @@ pub(super) const NODE_ALLOCATABLE: &str = "nodeAllocatableResourceClaimStatuses"
 /// Why a try does not succeed.
 enum Failure {
     Call(CallError),
-    Final(DeviceWriteError),
+    Final(WriteError),
 }
 
 impl From<CallError> for Failure {
@@ -47,7 +47,7 @@ impl From<CallError> for Failure {
 }
 
 fn failed(text: String) -> Failure {
-    Failure::Final(DeviceWriteError::Failed(text))
+    Failure::Final(WriteError::Failed(text))
 }
 
 /// Sends the requests, for a limited number of claims at a time.
@@ -76,7 +76,7 @@ impl DeviceWriter {
     pub(crate) async fn write(
         &self,
         write: &DeviceWrite,
-    ) -> Result<Vec<(NamespacedName, DeviceClaimState)>, DeviceWriteError> {
+    ) -> Result<Vec<(NamespacedName, DeviceClaimState)>, WriteError> {
         let mut written = Vec::new();
         for claim in write.claims.iter().filter(|claim| !matches!(claim.step, ClaimStep::Nothing)) {
             written.push((claim.claim.clone(), self.write_claim(write, claim).await?));
@@ -84,16 +84,12 @@ impl DeviceWriter {
                 let status =
                     json!({"resourceClaimName": claim.claim.name(), "requestMappings": extended.mappings});
                 self.may_write(write)?;
-                self.show(&write.pod, EXTENDED_RESOURCES, status)
-                    .await
-                    .map_err(|error| DeviceWriteError::Failed(error.message()))?;
+                self.show(&write.pod, EXTENDED_RESOURCES, status).await?;
             }
         }
         if !write.node_allocatable.is_empty() {
             self.may_write(write)?;
-            self.show(&write.pod, NODE_ALLOCATABLE, json!(write.node_allocatable))
-                .await
-                .map_err(|error| DeviceWriteError::Failed(error.message()))?;
+            self.show(&write.pod, NODE_ALLOCATABLE, json!(write.node_allocatable)).await?;
         }
         Ok(written)
     }
@@ -102,7 +98,7 @@ impl DeviceWriter {
         &self,
         write: &DeviceWrite,
         claim: &ClaimWrite,
-    ) -> Result<DeviceClaimState, DeviceWriteError> {
+    ) -> Result<DeviceClaimState, WriteError> {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
             let held = (self.locks.lock(&claim.claim).await, self.permits.acquire().await);
@@ -126,7 +122,7 @@ impl DeviceWriter {
                     _ => "reservation",
                 };
                 let text = format!("add {what} to claim {}: {}", claim.claim, error.message());
-                return Err(DeviceWriteError::Failed(text));
+                return Err(WriteError::Failed(text));
             }
             tokio::time::sleep(error.retry_after().unwrap_or(wait)).await;
         }
@@ -198,10 +194,10 @@ impl DeviceWriter {
     }
 
     /// Checked right before sending: a leader whose lease may have been taken must not send.
-    fn may_write(&self, write: &DeviceWrite) -> Result<(), DeviceWriteError> {
+    fn may_write(&self, write: &DeviceWrite) -> Result<(), WriteError> {
         match self.leadership.leads() && !write.abandoned.load(Ordering::Relaxed) {
             true => Ok(()),
-            false => Err(DeviceWriteError::NotSent),
+            false => Err(WriteError::NotSent),
         }
     }
 
