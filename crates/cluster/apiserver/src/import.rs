@@ -27,7 +27,7 @@ pub enum ImportError {
         kind: String,
     },
     #[error("{kind} {name:?}: {source}: correct or remove it")]
-    Decode { kind: String, name: String, source: berth_schema::DecodeError },
+    Decode { kind: String, name: String, source: Box<berth_schema::DecodeError> },
     #[error("{kind} {name:?}: {source}")]
     Write {
         kind: String,
@@ -84,7 +84,11 @@ pub(crate) async fn import(api: &Api, objects: Vec<Value>) -> Result<Imported, I
         // As a request is read: numbers become quantities where the API has quantities.
         if let Some(ty) = type_of(shown.group, shown.version, shown.kind).filter(|_| shown.custom.is_none()) {
             let (kind, name) = (text("kind"), key(&value).1.to_owned());
-            decode(ty, &mut value).map_err(|source| ImportError::Decode { kind, name, source })?;
+            decode(ty, &mut value).map_err(|source| ImportError::Decode {
+                kind,
+                name,
+                source: Box::new(source),
+            })?;
         }
         to_create.push((resource, stored_value(shown, value)));
     }
@@ -165,7 +169,7 @@ async fn put(
         }
     }
     if is_written_by_hand(&value) {
-        lifecycle::complete_written(&api.context(&User::admin(), resource.version, ""), resource, &mut value);
+        lifecycle::complete_written(&api.context(&User::admin(), resource, ""), resource, &mut value);
     }
     if let Some(metadata) = object(&mut value, "metadata") {
         default(metadata, "creationTimestamp", now());

@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 
 use super::definitions::PROPOSED_FIELD;
 use super::go_time;
+use super::patch::json_type;
+use super::protobuf::go_names;
 use super::types::{Scalar, Struct, Type};
 
 /// Further unknown fields of an object are not reported.
@@ -20,18 +22,68 @@ const MAX_UNKNOWN_BYTES: usize = 64 << 10;
 /// A value that cannot be read as its type. The message has the format of kube-apiserver's decoder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    #[error("json: cannot unmarshal {found} into Go struct field {field} of type {expected}")]
+    #[error("json: cannot unmarshal {found} into Go struct field {owner}{field} of type {expected}")]
     WrongType {
         /// The actual value, such as `string` or `number 1.5`.
         found: String,
-        /// The struct and the path without indices, such as `Container.spec.containers.ports`.
+        /// The Go struct that has the field, such as `Container`.
+        owner: String,
+        /// The path without indices, with the structs that Go embeds: `.spec.volumes.VolumeSource.emptyDir`.
         field: String,
         /// The Go type, such as `[]v1.ContainerPort`.
         expected: String,
+        /// The kind of that type in Go; empty if it reads JSON itself.
+        kind: &'static str,
     },
     /// The text does not have the format of its type.
     #[error("{0}")]
     Malformed(String),
+}
+
+impl DecodeError {
+    /// The error of a value in a field of `of`.
+    fn in_field(self, of: &Struct, name: &str, ty: &Type) -> DecodeError {
+        let DecodeError::WrongType { found, mut owner, field, mut expected, kind } = self else {
+            return self;
+        };
+        let (embedded, named) = go_names(&of.name, name);
+        if owner.is_empty() {
+            owner = of.short_name().rsplit('.').next().unwrap_or_default().to_owned();
+            // The value may be an item of the field.
+            let ty = go_type(ty);
+            if let Some(inner) = ty.strip_suffix(&expected).and_then(|outer| named.strip_prefix(outer))
+                && !inner.is_empty()
+            {
+                expected = inner.to_owned();
+            }
+        }
+        DecodeError::WrongType { found, owner, field: format!(".{embedded}{name}{field}"), expected, kind }
+    }
+
+    /// In the words of Go's converter, by which kube-apiserver reads the results of strategic merge patches.
+    pub fn of_converter(&self) -> String {
+        let DecodeError::WrongType { found, expected, kind, .. } = self else { return self.to_string() };
+        let found_kind = match found.as_str() {
+            "array" => "slice",
+            "object" => "map",
+            number if number.starts_with("number") => {
+                if number.contains('.') {
+                    "float64"
+                } else {
+                    "int64"
+                }
+            }
+            other => other,
+        };
+        match *kind {
+            "" => format!("json: cannot unmarshal {found} into Go value of type {expected}"),
+            "struct" => format!("cannot restore struct from: {found_kind}"),
+            "map" | "slice" => format!("cannot restore {kind} from {found_kind}"),
+            "bool" => "unrecognized type: bool".to_owned(),
+            _ if found.starts_with("number") => format!("cannot convert {found_kind} to {expected}"),
+            _ => format!("unrecognized type: {kind}"),
+        }
+    }
 }
 
 /// Reads `object` as `ty`, in place. What the type does not know is dropped, and returned as paths
@@ -41,7 +93,7 @@ pub enum DecodeError {
 /// A value does not have the type that the API defines.
 pub fn decode(ty: &Type, object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let mut reader = Reader::default();
-    reader.value(ty, object, &Path::Root, None)?;
+    reader.value(ty, object, &Path::Root)?;
     Ok(reader.unknown)
 }
 
@@ -102,16 +154,6 @@ pub(crate) enum Path<'p> {
     Key(&'p Path<'p>, &'p str),
 }
 
-impl Path<'_> {
-    fn without_indices(&self) -> String {
-        match self {
-            Path::Root => String::new(),
-            Path::Index(parent, _) | Path::Key(parent, _) => parent.without_indices(),
-            Path::Field(parent, name) => format!("{}.{name}", parent.without_indices()),
-        }
-    }
-}
-
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -130,13 +172,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn value(
-        &mut self,
-        ty: &Type,
-        value: &mut Value,
-        path: &Path<'_>,
-        owner: Option<&Struct>,
-    ) -> Result<(), DecodeError> {
+    fn value(&mut self, ty: &Type, value: &mut Value, path: &Path<'_>) -> Result<(), DecodeError> {
         match (ty, &mut *value) {
             (Type::Any, _) => Ok(()),
             (Type::Struct(of), Value::Object(fields)) => self.fields(of, fields, path),
@@ -145,7 +181,7 @@ impl Reader {
                     if value.is_null() {
                         *value = values.get().zero();
                     }
-                    self.value(values.get(), value, &Path::Key(path, key), owner)?;
+                    self.value(values.get(), value, &Path::Key(path, key))?;
                 }
                 Ok(())
             }
@@ -154,15 +190,15 @@ impl Reader {
                     if item.is_null() {
                         *item = items.get().zero();
                     }
-                    self.value(items.get(), item, &Path::Index(path, index), owner)?;
+                    self.value(items.get(), item, &Path::Index(path, index))?;
                 }
                 Ok(())
             }
             (Type::Scalar(scalar), _) => read_scalar(*scalar, value).map_err(|wrong| match wrong {
-                Wrong::Type => wrong_type(ty, value, path, owner),
+                Wrong::Type => wrong_type(ty, value),
                 Wrong::Form(reason) => DecodeError::Malformed(reason),
             }),
-            _ => Err(wrong_type(ty, value, path, owner)),
+            _ => Err(wrong_type(ty, value)),
         }
     }
 
@@ -180,7 +216,8 @@ impl Reader {
                     if name == PROPOSED_FIELD {
                         drop_null_terms(value);
                     }
-                    self.value(field.ty(), value, &Path::Field(path, name), Some(of))?;
+                    let read = self.value(field.ty(), value, &Path::Field(path, name));
+                    read.map_err(|error| error.in_field(of, name, field.ty()))?;
                 }
                 None if of.open => {}
                 None => {
@@ -245,7 +282,7 @@ fn read_scalar(scalar: Scalar, value: &mut Value) -> Result<(), Wrong> {
         }
         (Scalar::Int64, Value::Number(number)) => number.as_i64().map(|_| ()).ok_or(Wrong::Type),
         (Scalar::Bytes, Value::String(text)) => check_base64(text),
-        (Scalar::Quantity, Value::String(_) | Value::Number(_)) => canonical_quantity(value),
+        (Scalar::Quantity, _) => canonical_quantity(value),
         (Scalar::Time | Scalar::MicroTime, Value::Null) => Ok(()),
         (Scalar::Time, Value::String(_)) => canonical_time(value, false),
         (Scalar::MicroTime, Value::String(_)) => canonical_time(value, true),
@@ -258,7 +295,7 @@ fn check_base64(text: &str) -> Result<(), Wrong> {
     let at = match error {
         base64::DecodeError::InvalidByte(at, _) => at,
         base64::DecodeError::InvalidLastSymbol { offset, .. } => offset,
-        base64::DecodeError::InvalidLength(length) => length,
+        base64::DecodeError::InvalidLength(length) => length - length % 4,
         _ => text.len(),
     };
     Err(Wrong::Form(format!("illegal base64 data at input byte {at}")))
@@ -293,24 +330,28 @@ fn canonical_time(value: &mut Value, micro: bool) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn wrong_type(ty: &Type, value: &Value, path: &Path<'_>, owner: Option<&Struct>) -> DecodeError {
+fn wrong_type(ty: &Type, value: &Value) -> DecodeError {
     let found = match value {
-        Value::Null => "null".to_owned(),
-        Value::Bool(_) => "bool".to_owned(),
-        Value::String(_) => "string".to_owned(),
-        Value::Array(_) => "array".to_owned(),
-        Value::Object(_) => "object".to_owned(),
-        Value::Number(number) if matches!(ty, Type::Scalar(Scalar::Int32 | Scalar::Int64)) => {
+        Value::Number(number)
+            if matches!(ty, Type::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::IntOrString)) =>
+        {
             format!("number {number}")
         }
-        Value::Number(_) => "number".to_owned(),
+        other => json_type(other).to_owned(),
     };
-    let owner = owner.map_or("", |of| of.short_name().rsplit('.').next().unwrap_or_default());
-    DecodeError::WrongType {
-        found,
-        field: format!("{owner}{}", path.without_indices()),
-        expected: go_type(ty),
-    }
+    let kind = match ty {
+        Type::Any => "interface",
+        Type::Struct(_) => "struct",
+        Type::Map { .. } => "map",
+        Type::List { .. } | Type::Scalar(Scalar::Bytes) => "slice",
+        Type::Scalar(Scalar::String) => "string",
+        Type::Scalar(Scalar::Int32) => "int32",
+        Type::Scalar(Scalar::Int64) => "int64",
+        Type::Scalar(Scalar::Number) => "float64",
+        Type::Scalar(Scalar::Boolean) => "bool",
+        Type::Scalar(Scalar::IntOrString | Scalar::Quantity | Scalar::Time | Scalar::MicroTime) => "",
+    };
+    DecodeError::WrongType { found, owner: String::new(), field: String::new(), expected: go_type(ty), kind }
 }
 
 /// The type in Go's notation.
@@ -323,11 +364,10 @@ fn go_type(ty: &Type) -> String {
         Type::Scalar(scalar) => match scalar {
             Scalar::String | Scalar::Time | Scalar::MicroTime => "string",
             Scalar::Bytes => "[]uint8",
-            Scalar::Int32 => "int32",
+            Scalar::Int32 | Scalar::IntOrString => "int32",
             Scalar::Int64 => "int64",
             Scalar::Number => "float64",
             Scalar::Boolean => "bool",
-            Scalar::IntOrString => "intstr.IntOrString",
             Scalar::Quantity => "resource.Quantity",
         }
         .to_owned(),
@@ -413,6 +453,31 @@ mod tests {
             (
                 json!({"metadata": []}),
                 "json: cannot unmarshal array into Go struct field Pod.metadata of type v1.ObjectMeta",
+            ),
+            (
+                json!({"spec": {"volumes": [{"emptyDir": {"medium": 1}}]}}),
+                "json: cannot unmarshal number into Go struct field \
+                 EmptyDirVolumeSource.spec.volumes.VolumeSource.emptyDir.medium of type v1.StorageMedium",
+            ),
+            (
+                json!({"spec": {"volumes": [{"emptyDir": []}]}}),
+                "json: cannot unmarshal array into Go struct field Volume.spec.volumes.VolumeSource.emptyDir of type \
+                 v1.EmptyDirVolumeSource",
+            ),
+            (
+                json!({"spec": {"containers": [{"securityContext": {"capabilities": {"add": [1]}}}]}}),
+                "json: cannot unmarshal number into Go struct field \
+                 Capabilities.spec.containers.securityContext.capabilities.add of type v1.Capability",
+            ),
+            (
+                json!({"spec": {"containers": [{"securityContext": {"capabilities": {"add": 1}}}]}}),
+                "json: cannot unmarshal number into Go struct field \
+                 Capabilities.spec.containers.securityContext.capabilities.add of type []v1.Capability",
+            ),
+            (
+                json!({"spec": {"containers": [{"livenessProbe": {"httpGet": {"port": 1.5}}}]}}),
+                "json: cannot unmarshal number 1.5 into Go struct field \
+                 HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.port of type int32",
             ),
             (
                 json!({"spec": {"overhead": {"cpu": "much"}}}),

@@ -33,7 +33,12 @@ pub struct Api {
 
 impl Api {
     /// The circumstances of a user's request that names a version of the API.
-    pub fn context<'a>(&'a self, user: &'a User, version: &'a str, subresource: &'a str) -> Context<'a> {
+    pub fn context<'a>(
+        &'a self,
+        user: &'a User,
+        requested: &'a Resource,
+        subresource: &'a str,
+    ) -> Context<'a> {
         let Api { extensions, feature_gates, taints_new_nodes, .. } = *self;
         Context {
             lookup: self,
@@ -41,7 +46,7 @@ impl Api {
             extensions,
             feature_gates,
             taints_new_nodes,
-            version,
+            requested,
             subresource,
             admitted: None,
         }

@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::strategy::fields::{default, is_empty};
+
 const PREFIX: &str = "autoscaling.alpha.kubernetes.io/";
 
 /// Annotation (without its prefix), section and field of `v2`.
@@ -40,7 +42,7 @@ pub(super) fn to_v1(mut value: Value) -> Value {
     let mut annotations = Map::new();
     for (annotation, section, field) in ANNOTATED {
         let taken = value.get_mut(section).and_then(Value::as_object_mut).and_then(|s| s.shift_remove(field));
-        if let Some(taken) = taken.filter(|taken| *taken != json!([])) {
+        if let Some(taken) = taken.filter(|taken| !is_empty(taken)) {
             annotations.insert(format!("{PREFIX}{annotation}"), taken.to_string().into());
         }
     }
@@ -49,6 +51,9 @@ pub(super) fn to_v1(mut value: Value) -> Value {
         && let Some(all) = metadata.entry("annotations").or_insert_with(|| json!({})).as_object_mut()
     {
         all.extend(annotations);
+    }
+    if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut) {
+        default(status, "currentReplicas", 0);
     }
     value
 }
@@ -101,7 +106,7 @@ mod tests {
         let stored = json!({
             "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
             "spec": {"maxReplicas": 5, "metrics": [cpu, pods], "behavior": {"scaleUp": {"selectPolicy": "Max"}}},
-            "status": {"conditions": [{"type": "ScalingActive"}]},
+            "status": {"currentReplicas": 0, "conditions": [{"type": "ScalingActive"}]},
         });
         let shown = to_v1(stored.clone());
         assert_eq!(shown["spec"], json!({"maxReplicas": 5, "targetCPUUtilizationPercentage": 70}));

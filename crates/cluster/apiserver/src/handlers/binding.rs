@@ -50,7 +50,7 @@ pub async fn bind(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -
         set_node(&mut pod, &binding, &node)
             .map_err(|why| Status::conflict_on("pods/binding", "", &name, &why))?;
         if !is_empty(&binding["metadata"]["annotations"]) {
-            let context = api.context(&request.user, pods.version, "binding");
+            let context = api.context(&request.user, pods, "binding");
             let (mut new, old) = (pod.value().into_owned(), current.value());
             lifecycle::admit(&context, pods, &mut new, Some(&old), warnings)?;
         }

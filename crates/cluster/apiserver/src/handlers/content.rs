@@ -1,14 +1,15 @@
 //! What a request makes of an object: the content of its body, and the object that the content makes of the stored one.
 
+use berth_rules::admission::shortened;
 use berth_schema::patch::apply::{ApplyError, apply};
 use berth_schema::patch::managed::{Actor, track_update};
-use berth_schema::patch::{self, PatchError};
+use berth_schema::patch::{self, PatchError, go_text};
 use berth_schema::resource::Resource;
 use berth_schema::type_of;
 use serde_json::Value;
 
 use super::convert;
-use super::decode::{self, APPLY, check_fields, check_name, is_apply, media_type};
+use super::decode::{self, APPLY, FieldsError, check_fields, check_name, is_apply, media_type};
 use super::options::{WriteOptions, delete_options};
 use super::strict_json::{self, Parsed};
 use crate::request::{ApiRequest, ApiResult, Cause, CauseType, DeleteOptions, Reason, Status, Verb};
@@ -73,21 +74,31 @@ pub fn patched(
     warnings: &mut Vec<String>,
 ) -> ApiResult<Value> {
     let (group, version, kind) = request.info.sent_kind();
-    let patched = match (patch_type, type_of(group, version, kind)) {
+    let apply = || match (patch_type, type_of(group, version, kind)) {
         (PatchType::Json, _) => patch::json::apply(shown, patch),
         (PatchType::Strategic, Some(ty)) => patch::strategic::apply(ty, shown, patch),
         (PatchType::Merge | PatchType::Strategic, _) => patch::merge::apply(shown, patch),
     };
-    let mut value = patched.map_err(|error| patch_failed(&error))?;
+    let mut value = apply().map_err(|error| patch_failed(&error))?;
+    check_fields(request, options.validation, &mut value, duplicates, warnings).map_err(|error| {
+        // It names no object, and shows what could not be read.
+        let (shown, why) = match (patch_type, error) {
+            (PatchType::Strategic, FieldsError::Value(error)) => (go_text(patch), error.of_converter()),
+            (PatchType::Strategic, error) => (go_text(patch), error.to_string()),
+            (_, error) => (apply().unwrap_or_default().to_string(), error.to_string()),
+        };
+        let cause = Cause::invalid("patch", Value::from(shortened(shown)), &why);
+        Status::invalid_kind("", "", "", vec![cause])
+    })?;
     check_name(request, &value["metadata"])?;
-    check_fields(request, options.validation, &mut value, duplicates, warnings)?;
     Ok(value)
 }
 
-fn patch_failed(error: &PatchError) -> Box<Status> {
+pub fn patch_failed(error: &PatchError) -> Box<Status> {
     let reason = match error {
         PatchError::Malformed(_) => Reason::BadRequest,
         PatchError::Unprocessable(_) => Reason::Invalid,
+        PatchError::Untyped(_) => Reason::Unnamed,
         PatchError::TooLarge(_) => Reason::RequestEntityTooLarge,
     };
     let mut status = Status::new(reason, error.to_string());

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::header;
 use serde_json::Value;
 
+use super::content::patch_failed;
 use super::convert;
 use super::strict_json::{self, Parsed};
 use crate::request::{ApiRequest, ApiResult, Cause, Reason, Status, Verb, note_conversion};
@@ -43,15 +44,21 @@ pub fn object(
         return Err(Status::bad_request(format!("name in URL does not match name in {kind} object")));
     }
     agree_with_path(request, &mut value)?;
-    check_fields(request, validation, &mut value, &duplicates, warnings)?;
+    check_fields(request, validation, &mut value, &duplicates, warnings)
+        .map_err(|error| cannot_be_handled(kind, info.sent_kind().1, &error.to_string()))?;
     Ok(if kind == info.resource.kind { convert::stored_value(info.resource, value) } else { value })
 }
 
 /// The object of a server-side apply, in its stored form: only what it applies.
 pub fn applied_object(request: &ApiRequest) -> ApiResult<Value> {
     let mut sent = parse_applied(&request.body)?;
-    agree_with_path(request, &mut sent)?;
     let info = &request.info;
+    let (group, version, kind) = info.sent_kind();
+    let custom = info.resource.ty().filter(|_| info.resource.custom.is_some());
+    if let Some(ty) = custom.as_deref().or_else(|| type_of(group, version, kind)) {
+        patch::apply::check(ty, &sent).map_err(|error| patch_failed(&error))?;
+    }
+    agree_with_path(request, &mut sent)?;
     Ok(if info.sent_kind().2 == info.resource.kind {
         convert::stored_value(info.resource, sent)
     } else {
@@ -231,9 +238,9 @@ fn agree_with_path(request: &ApiRequest, value: &mut Value) -> ApiResult {
     let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if !info.resource.namespaced {
         metadata.remove("namespace");
-    } else if namespace.is_empty() {
+    } else if namespace.is_empty() && !is_apply(request) {
         metadata.insert("namespace".to_owned(), Value::from(info.namespace.as_str()));
-    } else if namespace != info.namespace {
+    } else if namespace != info.namespace && !namespace.is_empty() {
         let why = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Status::bad_request(why));
     }
@@ -247,7 +254,7 @@ fn agree_with_path(request: &ApiRequest, value: &mut Value) -> ApiResult {
         }
         if name.is_empty() {
             metadata.insert("name".to_owned(), Value::from(info.name.as_str()));
-        } else if name != info.name {
+        } else if name != info.name && !is_apply(request) {
             return Err(Status::bad_request(format!(
                 "the name of the object ({name}) does not match the name on the URL ({})",
                 info.name
@@ -304,19 +311,18 @@ pub fn check_fields(
     value: &mut Value,
     duplicates: &[String],
     warnings: &mut Vec<String>,
-) -> ApiResult {
+) -> Result<(), FieldsError> {
     let (group, version, kind) = request.info.sent_kind();
     let custom = request.info.resource.custom.filter(|_| request.info.resource.kind == kind);
     let schema = custom.map(Custom::schema);
     let Some(ty) = schema.as_ref().map(|schema| &schema.ty).or_else(|| type_of(group, version, kind)) else {
         return Ok(());
     };
-    let cannot = |why: &str| cannot_be_handled(kind, version, why);
     let unknown = match custom {
         Some(_) => decode_metadata(ty, value).map(|()| prune(ty, value)),
         None => decode(ty, value),
     };
-    let unknown = unknown.map_err(|error| cannot(&error.to_string()))?;
+    let unknown = unknown.map_err(|error| with_number_of(error, &request.body))?;
     let repeated = metadata::drop_repeated_owners(value);
     if unknown.is_empty() && duplicates.is_empty() && repeated.is_none() {
         return Ok(());
@@ -329,12 +335,36 @@ pub fn check_fields(
         FieldValidation::Strict => {
             let all: Vec<String> = problems.collect();
             if !all.is_empty() {
-                return Err(cannot(&format!("strict decoding error: {}", all.join(", "))));
+                return Err(FieldsError::Strict(all.join(", ")));
             }
         }
     }
     warnings.extend(repeated);
     Ok(())
+}
+
+/// Why fields cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FieldsError {
+    #[error(transparent)]
+    Value(#[from] DecodeError),
+    /// Fields that are unknown, or given twice.
+    #[error("strict decoding error: {0}")]
+    Strict(String),
+}
+
+/// Shows a wrong number as the body has it: JSON values keep only 64 bits of it.
+fn with_number_of(mut error: DecodeError, body: &[u8]) -> DecodeError {
+    if let DecodeError::WrongType { found, .. } = &mut error
+        && let Some(Ok(number)) = found.strip_prefix("number ").map(str::parse::<f64>)
+    {
+        let text = String::from_utf8_lossy(body);
+        let mut tokens = text.split(|c: char| !(c.is_ascii_digit() || "+-.eE".contains(c)));
+        if let Some(written) = tokens.find(|token| token.parse() == Ok(number)) {
+            *found = format!("number {written}");
+        }
+    }
+    error
 }
 
 /// Reads the metadata of a custom resource; validation compares the rest with its schema.

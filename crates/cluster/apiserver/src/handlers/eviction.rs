@@ -45,7 +45,7 @@ pub async fn evict(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) 
     for _ in 0..ATTEMPTS {
         let current = find(api, info)?;
         let pod = current.value();
-        let context = api.context(&request.user, request.info.resource.version, "eviction");
+        let context = api.context(&request.user, request.info.resource, "eviction");
         restrict_node(&context, info.resource, Operation::Create, &pod, &Value::Null)?;
         let mut deletion = options.clone();
         if needs_budget(&pod) {

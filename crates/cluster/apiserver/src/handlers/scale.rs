@@ -102,7 +102,7 @@ impl Paths {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
             "metadata": metadata,
-            "spec": {"replicas": number(&self.replicas)},
+            "spec": if number(&self.replicas) == 0 { json!({}) } else { json!({"replicas": number(&self.replicas)}) },
             "status": status,
         })
     }
@@ -126,11 +126,11 @@ fn replicas(scale: &Value, name: &str) -> ApiResult<i32> {
 fn selector_text(selector: &Value) -> String {
     let is_plain = selector.as_object().is_some_and(|map| map.values().all(Value::is_string));
     let labels = if is_plain { selector } else { &selector["matchLabels"] };
-    let mut parts: Vec<String> = labels
+    let mut parts: Vec<(&str, String)> = labels
         .as_object()
         .into_iter()
         .flatten()
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default())))
         .collect();
     for requirement in selector["matchExpressions"].as_array().into_iter().flatten() {
         let key = requirement["key"].as_str().unwrap_or_default();
@@ -138,13 +138,13 @@ fn selector_text(selector: &Value) -> String {
             requirement["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let values = values.join(",");
         match requirement["operator"].as_str() {
-            Some("In") => parts.push(format!("{key} in ({values})")),
-            Some("NotIn") => parts.push(format!("{key} notin ({values})")),
-            Some("Exists") => parts.push(key.to_owned()),
-            Some("DoesNotExist") => parts.push(format!("!{key}")),
+            Some("In") => parts.push((key, format!("{key} in ({values})"))),
+            Some("NotIn") => parts.push((key, format!("{key} notin ({values})"))),
+            Some("Exists") => parts.push((key, key.to_owned())),
+            Some("DoesNotExist") => parts.push((key, format!("!{key}"))),
             _ => {}
         }
     }
-    parts.sort_unstable();
-    parts.join(",")
+    parts.sort_by_key(|(key, _)| *key);
+    parts.into_iter().map(|(_, part)| part).collect::<Vec<_>>().join(",")
 }

@@ -33,7 +33,7 @@ pub fn token(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Api
         sent["spec"] = json!({});
     }
     let account = find(api, info)?.value();
-    let context = api.context(&request.user, request.info.resource.version, "token");
+    let context = api.context(&request.user, request.info.resource, "token");
     restrict_node(&context, info.resource, Operation::Create, &sent, &Value::Null)?;
     let seconds = lifetime(&info.name, &sent["spec"]["expirationSeconds"])?;
     let (bound, pod) = bound(api, request, &sent["spec"]["boundObjectRef"])?;

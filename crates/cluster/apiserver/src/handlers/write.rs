@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::admission::Asked;
 use super::api::Api;
 use super::content::{Content, applied, patched, patched_object, track};
+use super::decode::check_name;
 use super::object::answer_object;
 use super::options::WriteOptions;
 use super::reply::Reply;
@@ -125,7 +126,7 @@ impl<'r> WriteRequest<'r> {
         let WriteRequest { target, resource, options, .. } = self;
         let (resource, subresource) = (*resource, target.subresource_name());
         let admitted = OnceLock::new();
-        let context = api.context(&self.request.user, target.resource.version, subresource);
+        let context = api.context(&self.request.user, target.resource, subresource);
         let context = &Context { admitted: Some(&admitted), ..context };
         let current = self.current(api)?;
         let old = current.as_deref().map(Object::value);
@@ -303,7 +304,9 @@ impl<'r> WriteRequest<'r> {
                 Ok(value)
             }
             (Content::Applied(value), Some(old), None) => {
-                applied(resource, subresource, options, Some(old), value.clone())
+                let new = applied(resource, subresource, options, Some(old), value.clone())?;
+                check_name(request, &new["metadata"])?;
+                Ok(new)
             }
             (Content::Deletion(_), Some(old), _) => Ok(old.clone()),
             (Content::Patch(..) | Content::Deletion(_), None, _) => {
@@ -315,9 +318,14 @@ impl<'r> WriteRequest<'r> {
     /// A new object with its name and uid.
     fn created(&self, mut value: Value) -> ApiResult<Value> {
         let metadata = &mut value["metadata"];
+        if self.resource.namespaced && metadata["namespace"].is_null() {
+            metadata["namespace"] = self.target.namespace.as_str().into();
+        }
         if self.target.verb == Verb::Update {
             metadata.as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
-        } else if metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
+        } else if !self.is_dry_run()
+            && metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty())
+        {
             return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
         }
         if let Some(prefix) = self.generated_prefix() {
@@ -386,9 +394,10 @@ impl<'r> WriteRequest<'r> {
         if let Some(claim) = store.conflicting_claim(self.resource, &new) {
             lifecycle::refuse_claimed(self.resource, &new, &claim)?;
         }
+        let given = new["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
         let draft = Draft::new(self.resource, &new.into(), None);
-        Ok(Ok(Arc::new(match current {
-            Some(current) => draft.at(current.revision),
+        Ok(Ok(Arc::new(match current.map(|current| current.revision).or(given) {
+            Some(revision) => draft.at(revision),
             None => draft.unversioned(),
         })))
     }

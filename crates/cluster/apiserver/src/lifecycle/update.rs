@@ -1,7 +1,7 @@
 //! The rules for changes.
 
 use berth_rules::admission::Operation;
-use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, Resource};
+use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, Resource};
 use serde_json::Value;
 
 use super::create::{complete, template_warnings};
@@ -52,7 +52,10 @@ pub(super) fn admit(
     if !found.0.is_empty() {
         found.drop_earlier(&validate(old), new, old);
     }
-    causes.append(found);
+    // A new specification of a claim is refused in any case.
+    if !(is_main && *resource == RESOURCE_CLAIMS && new["spec"] != old["spec"]) {
+        causes.append(found);
+    }
     if is_main {
         strategy.validate_update(context, new, old, &mut causes);
     }

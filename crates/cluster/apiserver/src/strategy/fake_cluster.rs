@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::NamespacedName;
-use berth_schema::resource::{Resource, of_kind};
+use berth_schema::resource::{PODS, Resource, of_kind};
 use serde_json::Value;
 
 use super::interface::{Context, Lookup};
@@ -43,7 +43,7 @@ impl FakeCluster {
             extensions: true,
             feature_gates: FeatureGates::default(),
             taints_new_nodes: false,
-            version: "v1",
+            requested: &PODS,
             subresource: "",
             admitted: None,
         }

@@ -295,6 +295,9 @@ impl Causes {
 
     /// A text must be one of the supported ones.
     pub fn one_of(&mut self, field: &str, value: &Value, supported: &[&str]) {
+        if value.is_null() {
+            return self.one_of(field, &Value::from(""), supported);
+        }
         if !supported.contains(&value.as_str().unwrap_or_default()) {
             self.not_supported(field, value, supported);
         }

@@ -42,8 +42,8 @@ pub struct Context<'a> {
     pub feature_gates: FeatureGates,
     /// Whether new nodes are tainted until they are ready.
     pub taints_new_nodes: bool,
-    /// The version of the API in which the user wrote the object.
-    pub version: &'a str,
+    /// The resource that the request names: the object may be stored in another version or group.
+    pub requested: &'a Resource,
     /// What of the object is written; empty for the object itself.
     pub subresource: &'a str,
     /// The pod that is created, as it is admitted: it is read once for all that looks at it from then on.

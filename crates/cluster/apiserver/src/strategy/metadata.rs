@@ -53,9 +53,7 @@ pub fn prepare_create(
     let Some(metadata) = value["metadata"].as_object_mut() else {
         return Err(Status::bad_request("metadata: Invalid value: an object is expected"));
     };
-    for field in
-        ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"]
-    {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
         metadata.remove(field);
     }
     metadata.insert("creationTimestamp".to_owned(), Value::from(now()));
@@ -71,6 +69,18 @@ pub fn prepare_create(
     Ok(())
 }
 
+/// The resources whose status is written without metadata.
+const RESET_BY_STATUS: &[&str] = &[
+    "compositepodgroups",
+    "csinodes",
+    "devicetaintrules",
+    "podgroups",
+    "resourceclaims",
+    "servicecidrs",
+    "validatingadmissionpolicies",
+    "volumeattachments",
+];
+
 /// Restores immutable fields, and the parts that a subresource does not write.
 pub fn keep_fixed(resource: &Resource, subresource: &str, new: &mut Value, old: &Value) -> ApiResult {
     if !new["metadata"].is_object() {
@@ -79,14 +89,14 @@ pub fn keep_fixed(resource: &Resource, subresource: &str, new: &mut Value, old: 
     if subresource == "status" {
         let mut kept = old.clone();
         take(&mut kept, new, "status");
-        let fields: &[&str] = match resource.plural {
-            _ if resource.custom.is_some() => &["managedFields"],
-            "podgroups" | "compositepodgroups" | "devicetaintrules" => &["managedFields"],
-            "deployments" => &["managedFields", "annotations"],
-            _ => &["managedFields", "labels", "annotations"],
-        };
-        for field in fields {
-            take(&mut kept["metadata"], &new["metadata"], field);
+        // Some kinds reset all metadata but the managed fields.
+        let is_reset = resource.custom.is_some() || RESET_BY_STATUS.contains(&resource.plural);
+        for field in ["managedFields", "labels", "annotations", "finalizers", "ownerReferences"] {
+            let is_kept =
+                matches!((resource.plural, field), ("deployments", "labels") | ("pods", "ownerReferences"));
+            if field == "managedFields" || !is_reset && !is_kept {
+                take(&mut kept["metadata"], &new["metadata"], field);
+            }
         }
         *new = kept;
     } else if subresource == "approval" {

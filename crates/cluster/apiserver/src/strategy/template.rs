@@ -154,7 +154,7 @@ fn default_volume(volume: &mut Value) {
         }
     }
     // A volume without a source is an empty directory.
-    if volume.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("name")) {
+    if volume.as_object().is_some_and(|fields| fields.keys().all(|field| field == "name")) {
         let _ = object(volume, "emptyDir");
     }
 }

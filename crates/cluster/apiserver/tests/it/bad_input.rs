@@ -108,7 +108,7 @@ async fn malformed_bodies_get_specific_errors() {
         ("application/merge-patch+json", "[", 400),
         ("application/json-patch+json", r#"[{"op":"test","path":"/metadata/name","value":"x"}]"#, 422),
         ("application/json-patch+json", r#"[{"op":"remove","path":"/none"}]"#, 422),
-        ("application/json-patch+json", r#"[{"op":"replace","path":"/metadata","value":5}]"#, 400),
+        ("application/json-patch+json", r#"[{"op":"replace","path":"/metadata","value":5}]"#, 422),
         ("application/strange", "{}", 415),
     ] {
         let (code, status) = send(&client, Method::PATCH, &format!("{PODS}/fine"), content_type, patch).await;

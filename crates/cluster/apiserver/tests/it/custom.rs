@@ -229,7 +229,7 @@ async fn malformed_definitions_are_refused_with_paths() {
         (
             json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": {"type": "object", "properties": {"a": {}}}}}]}}),
-            "spec.versions[0].schema.openAPIV3Schema.properties[a].type",
+            "spec.validation.openAPIV3Schema.properties[a].type",
         ),
         (
             json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true}]}}),

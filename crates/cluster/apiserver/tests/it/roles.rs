@@ -232,7 +232,7 @@ async fn roles_are_served_like_other_resources() {
     )
     .await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(refused["message"].as_str().unwrap().ends_with("cannot change roleRef"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().ends_with("field is immutable"), "{refused}");
     for (path, object, wanted) in [
         (
             "clusterroles",

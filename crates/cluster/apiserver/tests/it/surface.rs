@@ -117,7 +117,7 @@ async fn unknown_fields_are_refused_under_strict_validation() {
     let (code, created) = post(&client, PODS, &object).await;
     assert_eq!((code, created["spec"].get("color")), (StatusCode::CREATED, None));
     let wrong = json!({"spec": {"containers": 5}});
-    assert_eq!(merge(&client, &format!("{PODS}/a"), &wrong).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(merge(&client, &format!("{PODS}/a"), &wrong).await.0, StatusCode::UNPROCESSABLE_ENTITY);
 }
 
 #[tokio::test]

@@ -277,7 +277,11 @@ async fn requests(
         ),
     ] {
         let (code, answer, time) = server.send(&method, &format!("{path}{query}"), media_type, body).await;
-        assert!(code < 500, "{what} {} {}: {answer}", resource.kind, place.path.join("."));
+        // As kube-apiserver answers items that nothing tells apart.
+        let text = answer.to_string();
+        let is_untyped =
+            ["create typed patch object", "declared merge key"].iter().any(|why| text.contains(why));
+        assert!(code < 500 || is_untyped, "{what} {} {}: {answer}", resource.kind, place.path.join("."));
         times.push((what, time));
     }
     // Twice: finalizers and grace periods.

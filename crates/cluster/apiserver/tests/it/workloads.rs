@@ -142,10 +142,10 @@ async fn jobs_select_their_pods() {
             "spec.maxFailedIndexes",
             "spec.successPolicy",
             "spec.backoffLimitPerIndex",
-            "spec.template.spec.restartPolicy",
             "spec.podFailurePolicy.rules[0].action",
             "spec.podFailurePolicy.rules[0].onExitCodes.values[0]",
             "spec.successPolicy.rules[0]",
+            "spec.template.spec.restartPolicy",
         ]
     );
 }

@@ -71,8 +71,8 @@ fn message(conflicts: &[Conflict]) -> String {
 /// nothing changes, the result equals `live`.
 ///
 /// # Errors
-/// `applied` does not match the type (or has unknown fields), or it conflicts with other managers and is not
-/// forced.
+/// `applied` conflicts with other managers and is not forced, or has a value in a wrong form. That it has the fields and types of
+/// its kind is for [`check`] to see.
 pub fn apply(
     ty: &Type,
     live: Option<&Value>,
@@ -80,7 +80,7 @@ pub fn apply(
     actor: &Actor<'_>,
     force: bool,
 ) -> Result<Value, ApplyError> {
-    let (mut applied, own, ignored) = read(ty, applied, actor.ignored)?;
+    let Applied { object: mut applied, sent, own, ignored, malformed } = read(ty, applied, actor.ignored)?;
     if let (None, Some(fields)) = (live, applied.as_object_mut()) {
         // Whether a new object has them is decided by its kind; the manager does not own them.
         fields.extend(ignored);
@@ -101,9 +101,19 @@ pub fn apply(
         prune(ty, &mut object, last, &own, &entries);
     }
     let changes = managed::changes(ty, Some(&current), &object);
-    let conflicts = if force { Vec::new() } else { conflicts(ty, &current, &changes, &entries, actor) };
+    let conflicts = match force {
+        true => Vec::new(),
+        false => {
+            // A quantity conflicts with an equal one of another form.
+            let changed = managed::changes(ty, Some(&current), &typed::merged(ty, &current, &sent));
+            conflicts(ty, &current, &changed, &entries, actor)
+        }
+    };
     if !conflicts.is_empty() {
         return Err(ApplyError::Conflicts(conflicts));
+    }
+    if let Some(error) = malformed {
+        return Err(error.into());
     }
     let set = changes.set();
     entries.retain_mut(|entry| managed::subtract(entry, &set) && managed::subtract(entry, &changes.removed));
@@ -123,45 +133,83 @@ pub fn apply(
     Ok(object)
 }
 
-/// Checks the applied object. Returns it without the ignored fields, the fields that the manager will own, and the ignored
-/// fields.
-fn read(
-    ty: &Type,
-    mut applied: Value,
-    ignored: &[&str],
-) -> Result<(Value, FieldSet, Map<String, Value>), PatchError> {
-    let of = |object: &Value| {
-        let text =
-            |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-        let (version, kind) = (text("/apiVersion"), text("/kind"));
-        format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind})")
+/// Checks an applied object, as it is sent, against its type.
+///
+/// # Errors
+/// It has unknown fields, values of other types, or items of lists that nothing tells apart.
+pub fn check(ty: &Type, applied: &Value) -> Result<(), PatchError> {
+    let mut problems = Vec::new();
+    typed::problems(ty, applied, &mut String::new(), &mut problems);
+    problems.sort_unstable();
+    let all = match problems.as_slice() {
+        [] => return Ok(()),
+        [only] => only.clone(),
+        several => format!("errors:\n  {}", several.join("\n  ")),
     };
-    if !applied.is_object() {
+    Err(PatchError::Untyped(format!("failed to create typed patch object ({}): {all}", described(applied))))
+}
+
+/// An object in errors of kube-apiserver: `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
+fn described(object: &Value) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    format!("{}/{}; {}", text("/metadata/namespace"), text("/metadata/name"), kind_of(object))
+}
+
+fn kind_of(object: &Value) -> String {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let slash = if text("apiVersion").contains('/') { "" } else { "/" };
+    format!("{slash}{}, Kind={}", text("apiVersion"), text("kind"))
+}
+
+/// What a manager applies.
+struct Applied {
+    /// Without the ignored fields.
+    object: Value,
+    /// It, with its values as they are sent.
+    sent: Value,
+    /// The fields that the manager will own.
+    own: FieldSet,
+    ignored: Map<String, Value>,
+    /// A value that has the right type, but not its form: an error once nothing conflicts.
+    malformed: Option<PatchError>,
+}
+
+fn read(ty: &Type, mut object: Value, ignored: &[&str]) -> Result<Applied, PatchError> {
+    if !object.is_object() {
         return Err(PatchError::Malformed("an apply patch is an object".to_owned()));
     }
-    if managed::take(&mut applied).is_some_and(|entries| !entries.is_empty()) {
+    if managed::take(&mut object).is_some_and(|entries| !entries.is_empty()) {
         return Err(PatchError::Malformed("metadata.managedFields must be nil".to_owned()));
     }
-    let unknown = schema::decode(ty, &mut applied)
-        .map_err(|error| PatchError::Malformed(format!("{}: {error}", of(&applied))))?;
-    if !unknown.is_empty() {
-        let each: Vec<String> =
-            unknown.iter().map(|path| format!(".{path}: field not declared in schema")).collect();
-        let each = match each.as_slice() {
-            [only] => only.clone(),
-            several => format!("errors:\n  {}", several.join("\n  ")),
-        };
-        return Err(PatchError::Malformed(format!("{}: {each}", of(&applied))));
-    }
+    let mut sent = without_nulls(&object);
+    let malformed = schema::decode(ty, &mut object).err().map(|error| {
+        let (object, kind) = (described(&object), kind_of(&object));
+        PatchError::Untyped(format!(
+            "failed to convert new object ({object}) to proper version: unable to convert unstructured object to {kind}: {}",
+            error.of_converter()
+        ))
+    });
     let mut taken = Map::new();
-    if let Some(fields) = applied.as_object_mut() {
+    if let Some(fields) = object.as_object_mut() {
         taken.extend(ignored.iter().filter_map(|name| fields.shift_remove_entry(*name)));
     }
-    let mut own = typed::fields_of(ty, &applied)
-        .map_err(|error| PatchError::Malformed(format!("{}: {error}", of(&applied))))?;
+    if let Some(fields) = sent.as_object_mut() {
+        fields.retain(|name, _| !taken.contains_key(name));
+    }
+    let mut own = typed::fields_of(ty, &object);
     managed::strip(&mut own);
-    Ok((applied, own, taken))
+    Ok(Applied { object, sent, own, ignored: taken, malformed })
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| !value.is_null());
+            fields.map(|(name, value)| (name.clone(), without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
 }
 
 /// Removes the fields that the manager applied before, does not apply now, and no other manager has.
@@ -205,7 +253,7 @@ fn applied_client_side(ty: &Type, current: &Value) -> FieldSet {
     let read = |text| {
         let mut applied: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
         schema::decode(ty, &mut applied).ok()?;
-        let mut fields = typed::fields_of(ty, &applied).ok()?;
+        let mut fields = typed::fields_of(ty, &applied);
         let mut differing = compare(ty, Some(&applied), Some(current));
         for set in differing.each() {
             fields.subtract(set);

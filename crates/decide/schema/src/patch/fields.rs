@@ -114,7 +114,8 @@ impl FieldSet {
         }
     }
 
-    /// The paths of members, at most this many, as messages write them: `.spec.containers[name="a"].image`.
+    /// The paths of members, at most this many, as messages write them: `.spec.containers[name="a"].image`. Those at one level come
+    /// before those below them.
     pub(super) fn paths(&self, at_most: usize) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect_paths(&mut String::new(), at_most, &mut paths);
@@ -122,14 +123,14 @@ impl FieldSet {
     }
 
     fn collect_paths(&self, prefix: &mut String, at_most: usize, paths: &mut Vec<String>) {
-        if self.member && paths.len() < at_most {
+        let length = prefix.len();
+        for (element, _) in self.children.iter().filter(|(_, below)| below.member).take(at_most - paths.len())
+        {
+            push_element(prefix, element);
             paths.push(prefix.clone());
+            prefix.truncate(length);
         }
         for (element, below) in &self.children {
-            if paths.len() >= at_most {
-                return;
-            }
-            let length = prefix.len();
             push_element(prefix, element);
             below.collect_paths(prefix, at_most, paths);
             prefix.truncate(length);

@@ -31,6 +31,22 @@ pub fn json_type(value: &Value) -> &'static str {
     }
 }
 
+/// A value as Go prints it.
+pub fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let mut fields: Vec<_> =
+                fields.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
+            fields.sort_unstable();
+            format!("map[{}]", fields.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
 /// Why a patch cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
@@ -40,6 +56,9 @@ pub enum PatchError {
     /// The patch does not fit the object: 422, `Invalid`.
     #[error("the server rejected our request due to an error in our request")]
     Unprocessable(String),
+    /// The patch does not match the type of the object: 500, without a reason.
+    #[error("{0}")]
+    Untyped(String),
     /// The result would be too large: 413, `RequestEntityTooLarge`.
     #[error("{0}")]
     TooLarge(String),

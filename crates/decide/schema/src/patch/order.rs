@@ -8,7 +8,7 @@ use serde_json::Value;
 /// missing.
 pub(super) fn identity(item: &Value, merge_key: Option<&str>) -> Option<String> {
     match merge_key {
-        Some(key) => item.get(key).filter(|value| !value.is_null()).map(Value::to_string),
+        Some(key) => item.get(key).map(Value::to_string),
         None => Some(item.to_string()),
     }
 }

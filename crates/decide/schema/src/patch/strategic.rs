@@ -5,12 +5,14 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::PatchError;
 use super::order::{arrange, identity, positions};
+use super::{PatchError, go_text, json_type};
 use crate::{Patch, Type};
 
 /// Larger objects, which are maps, do not keep their order.
 const MAX_ORDERED: usize = 1000;
+/// Bytes of a value in an error.
+const MAX_SHOWN: usize = 10_000;
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ORDER: &str = "$setElementOrder/";
@@ -143,6 +145,10 @@ fn merge_list_field(
         return Ok(());
     }
     let any = [&original[..], changes.unwrap_or_default(), order.unwrap_or_default()].concat();
+    if any.windows(2).any(|pair| json_type(&pair[0]) != json_type(&pair[1])) {
+        let lists = shown(&Value::Array(vec![original.into(), changes.unwrap_or_default().into()]));
+        return Err(PatchError::Untyped(format!("list element types are not identical: {lists}")));
+    }
     let of_objects = any.first().is_some_and(Value::is_object);
     let key = if of_objects {
         Some(how.merge_key.as_deref().ok_or_else(|| {
@@ -221,11 +227,13 @@ fn merge_items(
 }
 
 fn lacks_key(item: &Value, key: &str) -> PatchError {
-    let mut text = item.to_string();
-    if text.len() > 200 {
-        text = text.chars().take(200).collect::<String>() + "...";
-    }
-    malformed(format!("map: {text} does not contain declared merge key: {key}"))
+    PatchError::Untyped(format!("map: {} does not contain declared merge key: {key}", shown(item)))
+}
+
+fn shown(value: &Value) -> String {
+    let mut text = go_text(value);
+    text.truncate(text.floor_char_boundary(MAX_SHOWN));
+    text
 }
 
 /// A new value of the object: directives and nulls have no effect and are removed.

@@ -6,26 +6,8 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::fields::{FieldSet, push_element};
-use crate::{ListType, MapKey, Type};
-
-/// An applied object that cannot be merged: the path and the problem.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {reason}")]
-pub(super) struct TypedError {
-    path: String,
-    reason: String,
-}
-
-impl TypedError {
-    fn new(reason: impl Into<String>) -> TypedError {
-        TypedError { path: String::new(), reason: reason.into() }
-    }
-
-    fn below(mut self, element: &str) -> TypedError {
-        self.path.insert_str(0, element);
-        self
-    }
-}
+use super::go_text;
+use crate::{ListType, MapKey, Scalar, Type};
 
 /// The element of a field or key.
 pub(super) fn field_element(name: &str) -> String {
@@ -54,43 +36,153 @@ fn key_value<'v>(key: &'v MapKey, item: &'v Value) -> &'v Value {
     }
 }
 
-/// The fields an object sets, for an applied one.
-///
-/// # Errors
-/// An item of a list lacks a key, or two items have the same.
-pub(super) fn fields_of(ty: &Type, value: &Value) -> Result<FieldSet, TypedError> {
+/// Further problems are not reported.
+const MAX_PROBLEMS: usize = 100;
+
+/// What keeps an applied object from being merged, in the words of structured-merge-diff, each after its path.
+pub(super) fn problems(ty: &Type, value: &Value, path: &mut String, found: &mut Vec<String>) {
+    if found.len() >= MAX_PROBLEMS {
+        return;
+    }
+    let mut report = |path: &str, why: &str| {
+        let separator = if path.is_empty() { "" } else { ": " };
+        found.push(format!("{path}{separator}{why}"));
+    };
+    let length = path.len();
+    match (ty, value) {
+        (_, Value::Null)
+        | (Type::Any, _)
+        | (Type::Scalar(Scalar::String | Scalar::Bytes), Value::String(_)) => {}
+        (Type::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::Number), Value::Number(_)) => {}
+        (Type::Scalar(Scalar::Boolean), Value::Bool(_)) => {}
+        (Type::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::Number), _) => {
+            report(path, &format!("expected numeric (int or float), got {}", go_type(value)));
+        }
+        (Type::Scalar(Scalar::String | Scalar::Bytes), _) => {
+            report(
+                path,
+                &format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value)),
+            );
+        }
+        (Type::Scalar(Scalar::Boolean), _) => {
+            report(path, &format!("expected boolean, got &{{{}}}", go_text(value)));
+        }
+        (Type::Scalar(_), Value::Array(_) | Value::Object(_)) => {
+            report(path, &format!("expected any scalar, got &{{{}}}", go_text(value)));
+        }
+        (Type::Scalar(_), _) => {}
+        (Type::Struct(_) | Type::Map { .. }, Value::Object(fields)) => {
+            for (name, value) in fields {
+                path.push_str(&format!(".{name}"));
+                match ty.child(name) {
+                    Some(child) => problems(child, value, path, found),
+                    None => found.push(format!("{path}: field not declared in schema")),
+                }
+                path.truncate(length);
+            }
+        }
+        (Type::List { items, merged }, Value::Array(list)) => {
+            let mut seen = HashSet::new();
+            for (index, item) in list.iter().enumerate() {
+                if let Some(why) = item_problem(items.get(), merged, item) {
+                    return found.push(format!("{path}: element {index}: {why}"));
+                }
+                if *merged == ListType::Atomic {
+                    path.push_str(&format!("[{index}]"));
+                } else {
+                    let element = item_element(merged, item);
+                    push_element(path, &element);
+                    if !seen.insert(element) {
+                        found.push(format!(
+                            "{}: duplicate entries for key {}",
+                            &path[..length],
+                            &path[length..]
+                        ));
+                    }
+                }
+                problems(items.get(), item, path, found);
+                path.truncate(length);
+            }
+        }
+        (Type::Struct(_) | Type::Map { .. }, _) => {
+            report(path, &format!("expected map, got &{{{}}}", go_text(value)))
+        }
+        (Type::List { .. }, _) => report(path, &format!("expected list, got &{{{}}}", go_text(value))),
+    }
+}
+
+/// Why nothing identifies an item of a list.
+fn item_problem(items: &Type, merged: &ListType, item: &Value) -> Option<String> {
+    let why = match (merged, item) {
+        (ListType::Atomic, _) => return None,
+        (ListType::Map(_), Value::Null) => "associative list with keys may not have a null element",
+        (ListType::Map(keys), Value::Object(fields)) => {
+            // What a field of a kind of Kubernetes is without a value is its default.
+            let is_built_in = matches!(items, Type::Struct(of) if !of.name.is_empty());
+            if is_built_in || keys.iter().any(|key| key.default.is_some() || fields.contains_key(&key.name)) {
+                return None;
+            }
+            let names: Vec<String> = keys.iter().map(|key| format!("{:?}", key.name)).collect();
+            return Some(format!(
+                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values \
+                 for any key fields)",
+                names.join(" ")
+            ));
+        }
+        (ListType::Map(_), _) => "associative list with keys may not have non-map elements",
+        (ListType::Set, Value::Object(_)) => "associative list without keys has an element that's a map type",
+        (ListType::Set, Value::Array(_)) => "not supported: associative list with lists as elements",
+        (ListType::Set, Value::Null) => {
+            "associative list without keys has an element that's an explicit null"
+        }
+        (ListType::Set, _) => return None,
+    };
+    Some(why.to_owned())
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// A value as Go's source has it.
+fn go_syntax(value: &Value) -> String {
+    let list = match value {
+        Value::Array(items) => items.iter().map(go_syntax).collect::<Vec<_>>(),
+        Value::Object(fields) => {
+            let mut fields: Vec<_> =
+                fields.iter().map(|(key, value)| format!("{key:?}:{}", go_syntax(value))).collect();
+            fields.sort_unstable();
+            fields
+        }
+        other => return other.to_string(),
+    };
+    format!("{}{{{}}}", go_type(value), list.join(", "))
+}
+
+/// The fields an object sets, for an applied one without [`problems`].
+pub(super) fn fields_of(ty: &Type, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
     match (ty, value) {
         _ if ty.is_atomic() => set.member = true,
         (Type::List { items, merged }, Value::Array(list)) => {
-            let mut seen = HashSet::new();
-            for (index, item) in list.iter().enumerate() {
-                let place = || format!("[{index}]");
-                if let ListType::Map(keys) = merged
-                    && let Some(key) = keys.iter().find(|key| key_value(key, item).is_null())
-                {
-                    return Err(TypedError::new(format!(
-                        "associative list with keys has an element that omits key field {:?} (and doesn't \
-                         have default value)",
-                        key.name
-                    ))
-                    .below(&format!(": element {index}")));
-                }
-                let element = item_element(merged, item);
-                let mut below = fields_of(items.get(), item).map_err(|error| error.below(&place()))?;
+            for item in list {
+                let mut below = fields_of(items.get(), item);
                 below.member = true;
-                if !seen.insert(element.clone()) {
-                    let mut shown = String::new();
-                    push_element(&mut shown, &element);
-                    return Err(TypedError::new(format!("duplicate entries for key {shown}")));
-                }
-                set.put(element, below);
+                set.put(item_element(merged, item), below);
             }
         }
         (Type::Struct(_) | Type::Map { .. }, Value::Object(fields)) => {
             for (name, value) in fields {
                 let Some(child) = ty.child(name) else { continue };
-                let mut below = fields_of(child, value).map_err(|error| error.below(&format!(".{name}")))?;
+                let mut below = fields_of(child, value);
                 let is_empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
                 below.member |= is_empty || matches!(ty, Type::Map { .. });
                 set.put(field_element(name), below);
@@ -98,7 +190,7 @@ pub(super) fn fields_of(ty: &Type, value: &Value) -> Result<FieldSet, TypedError
         }
         _ => set.member = true,
     }
-    Ok(set)
+    set
 }
 
 pub(super) fn merged(ty: &Type, live: &Value, applied: &Value) -> Value {

@@ -46,8 +46,10 @@ pub fn is_encodable(api_version: &str, kind: &str) -> bool {
 /// The meaning of a number.
 #[derive(Debug)]
 enum Place {
-    Field(&'static str),
-    Inline(Places),
+    /// Its name, and its Go type if that is not clear from its type in JSON.
+    Field(&'static str, &'static str),
+    /// The name of the struct that Go embeds, and its fields.
+    Inline(&'static str, Places),
 }
 
 type Places = Vec<(u32, Place)>;
@@ -91,9 +93,10 @@ fn parse(fields: &'static str, separator: char) -> Places {
     };
     let place = |field: &'static str| {
         let (name, number) = field.rsplit_once('=')?;
-        let place = match name.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')) {
-            Some(inner) => Place::Inline(parse(inner, ',')),
-            None => Place::Field(name),
+        let (number, go_type) = number.split_once(':').unwrap_or((number, ""));
+        let place = match name.strip_suffix('}').and_then(|name| name.split_once('{')) {
+            Some((embedded, inner)) => Place::Inline(embedded, parse(inner, ',')),
+            None => Place::Field(name, go_type),
         };
         Some((number.parse().ok()?, place))
     };
@@ -104,11 +107,25 @@ fn add_paths(places: &Places, path: &mut Vec<u32>, by_name: &mut FxHashMap<&'sta
     for (number, place) in places {
         path.push(*number);
         match place {
-            Place::Field(name) => drop(by_name.insert(name, path.clone())),
-            Place::Inline(inner) => add_paths(inner, path, by_name),
+            Place::Field(name, _) => drop(by_name.insert(name, path.clone())),
+            Place::Inline(_, inner) => add_paths(inner, path, by_name),
         }
         path.pop();
     }
+}
+
+/// How Go's decoder names a field: the structs that it is embedded by (`RuleWithOperations.Rule.`), and its type if that is not clear
+/// from its type in JSON.
+pub(crate) fn go_names(definition: &str, field: &str) -> (String, &'static str) {
+    fn find(places: &'static Places, field: &str) -> Option<(String, &'static str)> {
+        places.iter().find_map(|(_, place)| match place {
+            Place::Field(name, go_type) => (*name == field).then(|| (String::new(), *go_type)),
+            Place::Inline(embedded, inner) => {
+                find(inner, field).map(|(within, go_type)| (format!("{embedded}.{within}"), go_type))
+            }
+        })
+    }
+    find(&numbers(definition).by_number, field).unwrap_or_default()
 }
 
 #[cfg(test)]

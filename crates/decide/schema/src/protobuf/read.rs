@@ -9,79 +9,6 @@ use super::wire::{Reader, Wire};
 use super::{MAGIC, Place, Places, message_type, numbers};
 use crate::types::{Scalar, Struct, Type};
 
-/// Fields where zero, `false` or an empty text differs from an absent value. Clients send other fields whether they
-/// are set or not, so their zeros are ignored.
-pub(super) const MEANINGFUL_ZEROS: &[&str] = &[
-    "activeDeadlineSeconds",
-    "adminAccess",
-    "allNodes",
-    "allocateLoadBalancerNodePorts",
-    "allowPrivilegeEscalation",
-    "allowVolumeExpansion",
-    "attachRequired",
-    "automountServiceAccountToken",
-    "averageUtilization",
-    "backoffLimit",
-    "backoffLimitPerIndex",
-    "bindsToNode",
-    "blockOwnerDeletion",
-    "borrowingLimitPercent",
-    "completions",
-    "controller",
-    "count",
-    "defaultMode",
-    "enableServiceLinks",
-    "failedJobsHistoryLimit",
-    "fsGroup",
-    "gracePeriodSeconds",
-    "hostUsers",
-    "immutable",
-    "leaseDurationSeconds",
-    "lendablePercent",
-    "maxFailedIndexes",
-    "maxSurge",
-    "maxUnavailable",
-    "minAvailable",
-    "minDomains",
-    "minReplicas",
-    "mode",
-    "nominalConcurrencyShares",
-    "optional",
-    "orphanDependents",
-    "parallelism",
-    "partition",
-    "perDeviceNodeSelection",
-    "podInfoOnMount",
-    "preventPodSchedulingIfMissing",
-    "priority",
-    "privileged",
-    "progressDeadlineSeconds",
-    "readOnlyRootFilesystem",
-    "ready",
-    "replicas",
-    "requiresRepublish",
-    "revisionHistoryLimit",
-    "runAsGroup",
-    "runAsNonRoot",
-    "runAsUser",
-    "seLinuxMount",
-    "seconds",
-    "serviceAccountTokenInSecrets",
-    "serving",
-    "shareProcessNamespace",
-    "stabilizationWindowSeconds",
-    "startingDeadlineSeconds",
-    "storageCapacity",
-    "storageClassName",
-    "successfulJobsHistoryLimit",
-    "suspend",
-    "terminating",
-    "terminationGracePeriodSeconds",
-    "timeoutSeconds",
-    "tolerationSeconds",
-    "ttlSecondsAfterFinished",
-];
-
 /// Decodes an object into JSON.
 ///
 /// # Errors
@@ -128,11 +55,8 @@ fn read_fields(
     let mut reader = Reader::new(message);
     while let Some((number, wire)) = reader.next()? {
         match numbers.iter().find(|(known, _)| *known == number).map(|(_, place)| place) {
-            Some(Place::Inline(inner)) => read_fields(of, inner, wire.bytes()?, object)?,
-            Some(Place::Field(name)) => {
-                let Some(field) = of.field(name) else { continue };
-                read_field(field.ty(), name, &wire, object)?;
-            }
+            Some(Place::Inline(_, inner)) => read_fields(of, inner, wire.bytes()?, object)?,
+            Some(Place::Field(name, _)) => read_field(of, name, &wire, object)?,
             // An unknown field, from a newer version.
             None => {}
         }
@@ -140,14 +64,15 @@ fn read_fields(
     Ok(())
 }
 
-/// Reads one occurrence of a field: repeated ones add up.
+/// Reads one occurrence of a field: repeated ones add up. Clients send zeros of fields that are not set.
 fn read_field(
-    ty: &Type,
+    of: &Struct,
     name: &str,
     wire: &Wire<'_>,
     object: &mut Map<String, Value>,
 ) -> Result<(), ProtobufError> {
-    match ty {
+    let Some(field) = of.field(name) else { return Ok(()) };
+    match field.ty() {
         Type::List { items, .. } => {
             let list = object.entry(name).or_insert_with(|| Value::Array(Vec::new()));
             if let Value::Array(list) = list {
@@ -160,23 +85,14 @@ fn read_field(
                 read_entry(values.get(), wire.bytes()?, map)?;
             }
         }
-        _ => {
+        ty => {
             let value = read_value(ty, wire)?;
-            if !value.is_null() && (!is_zero(&value) || MEANINGFUL_ZEROS.contains(&name)) {
+            if !value.is_null() && !of.omits(name, &value) {
                 object.insert(name.to_owned(), value);
             }
         }
     }
     Ok(())
-}
-
-fn is_zero(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.is_empty(),
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::Bool(yes) => !yes,
-        _ => false,
-    }
 }
 
 fn read_items(items: &Type, wire: &Wire<'_>, list: &mut Vec<Value>) -> Result<(), ProtobufError> {

@@ -2,7 +2,6 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::read::MEANINGFUL_ZEROS;
 use super::*;
 use crate::resource::RESOURCES;
 use crate::types::Scalar;
@@ -213,8 +212,8 @@ fn every_field_has_a_number() {
         for (number, place) in numbers {
             assert!(seen.insert(number), "{place:?}");
             match place {
-                Place::Field(name) => assert!(names.insert(name), "{name}"),
-                Place::Inline(inner) => named(inner, names),
+                Place::Field(name, _) => assert!(names.insert(name), "{name}"),
+                Place::Inline(_, inner) => named(inner, names),
             }
         }
     }
@@ -248,8 +247,4 @@ fn every_field_has_a_number() {
     }
     missing.retain(|field| !WITHOUT.contains(&field.as_str()));
     assert_eq!(missing, [""; 0]);
-    for name in MEANINGFUL_ZEROS {
-        let text = include_str!("numbers.txt");
-        assert!(text.contains(&format!(" {name}=")) || text.contains(&format!(",{name}=")), "{name}");
-    }
 }

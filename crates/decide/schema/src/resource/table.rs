@@ -260,7 +260,7 @@ resources! {
     WORKLOADS_V1ALPHA3: stored(scheduling_1_37::v1alpha3::Workload) { storage: Storage::Shared(&WORKLOADS_V1BETA1) }
     WORKLOADS_V1BETA1: stored(scheduling_1_37::v1beta1::Workload) {}
     CSI_DRIVERS: stored(storage::CSIDriver) {}
-    CSI_NODES: stored(storage::CSINode) {}
+    CSI_NODES: with_status(storage::CSINode) {}
     CSI_STORAGE_CAPACITIES: stored(storage::CSIStorageCapacity) {}
     STORAGE_CLASSES: stored(storage::StorageClass) {}
     VOLUME_ATTACHMENTS: with_status(storage::VolumeAttachment) {}

@@ -36,8 +36,9 @@ impl Strategy for CertificateSigningRequest {
         }
     }
 
-    /// The subresource `status` keeps the conditions that `approval` sets.
+    /// The subresource `status` keeps the conditions that `approval` sets; what is requested stays.
     fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        take(new, old, "spec");
         if context.subresource != "status" {
             return;
         }

@@ -80,9 +80,7 @@ impl Strategy for RoleBinding {
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
-        if new["roleRef"] != old["roleRef"] {
-            causes.invalid("roleRef", &new["roleRef"], "cannot change roleRef");
-        }
+        causes.unchanged("roleRef", &new["roleRef"], &old["roleRef"]);
     }
 
     /// The user must hold every permission of the bound role, or the verb `bind` on it.

@@ -1,7 +1,26 @@
 //! Events.
 
+use berth_api::syntax;
+
 use crate::kinds::prelude::*;
 use crate::table::duration::since;
+
+/// What an update by `events.k8s.io` may not change.
+const FIXED: &[&str] = &[
+    "/involvedObject",
+    "/reason",
+    "/message",
+    "/source",
+    "/firstTimestamp",
+    "/lastTimestamp",
+    "/count",
+    "/type",
+    "/eventTime",
+    "/action",
+    "/related",
+    "/reportingComponent",
+    "/reportingInstance",
+];
 
 pub struct Event;
 
@@ -14,11 +33,71 @@ impl Strategy for Event {
         }
     }
 
-    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        let namespace = text(value, "/involvedObject/namespace");
-        if !namespace.is_empty() && namespace != text(value, "/metadata/namespace") {
-            let involved = &value["involvedObject"]["namespace"];
-            causes.invalid("involvedObject.namespace", involved, "does not match event.namespace");
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        syntax::path_segment(name)
+    }
+
+    /// An event with an `eventTime` is one of `events.k8s.io`, which has further rules for requests of its own.
+    fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        let involved = &value["involvedObject"]["namespace"];
+        let (of, namespace) = (involved.as_str().unwrap_or_default(), text(value, "/metadata/namespace"));
+        let is_new = !value["eventTime"].is_null();
+        let is_right = match (of, is_new) {
+            ("", true) => ["default", "kube-system"].contains(&namespace),
+            ("", false) => namespace == "default",
+            _ => is_new || of == namespace,
+        };
+        if !is_right {
+            causes.invalid("involvedObject.namespace", &of.into(), "does not match event.namespace");
+        }
+        let is_requested_as_new = !context.requested.group.is_empty();
+        if is_new {
+            let controller = &value["reportingComponent"];
+            let path = if is_requested_as_new { "reportingController" } else { "reportingComponent" };
+            causes.not_empty(path, controller);
+            let text_of = |field: &str| value[field].as_str().unwrap_or_default();
+            let name = text_of("reportingComponent");
+            causes.problems(path, &name.into(), syntax::label_key(name));
+            for (field, max) in
+                [("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)]
+            {
+                if field != "message" {
+                    causes.not_empty(field, &value[field]);
+                }
+                if text_of(field).len() > max {
+                    causes.invalid(field, &"".into(), &format!("can have at most {max} characters"));
+                }
+            }
+        }
+        if !is_requested_as_new {
+            return;
+        }
+        let name = name(value);
+        causes.problems("metadata.name", &name.into(), syntax::dns_subdomain(name));
+        let series = &value["series"];
+        if !series.is_null() && series["count"].as_i64().unwrap_or(0) < 2 {
+            causes.invalid("series.count", &"".into(), "should be at least 2");
+        }
+        if !series.is_null() && series["lastObservedTime"].is_null() {
+            causes.required("series.lastObservedTime", "");
+        }
+        if !is_new {
+            causes.required("eventTime", "");
+        }
+        let kind = text(value, "/type");
+        if !["Normal", "Warning"].contains(&kind) {
+            causes.invalid("type", &"".into(), &format!("has invalid value: {kind}"));
+        }
+        for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+            if !is_empty(&value[field]) && value[field] != 0 {
+                causes.invalid(field, &"".into(), "needs to be unset");
+            }
+        }
+    }
+
+    fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
+        if !context.requested.group.is_empty() {
+            causes.unchanged_at(FIXED, new, old);
         }
     }
 }

@@ -29,7 +29,22 @@ impl Strategy for Namespace {
             // A replaced or applied object may have no spec, and `take` needs one.
             object(new, "spec");
             take(&mut new["spec"], &old["spec"], "finalizers");
-            self.default(new);
+        }
+        self.default(new);
+        if let Some(status) = object(new, "status") {
+            default_text(status, "phase", "Active");
+        }
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
+        let (phase, is) = match new["metadata"]["deletionTimestamp"].is_null() {
+            true => ("Active", "empty"),
+            false => ("Terminating", "not empty"),
+        };
+        let given = text(new, "/status/phase");
+        if given != phase {
+            let why = format!("may only be '{phase}' if `deletionTimestamp` is {is}");
+            causes.invalid("status.Phase", &given.into(), &why);
         }
     }
 

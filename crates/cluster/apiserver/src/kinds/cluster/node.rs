@@ -41,6 +41,19 @@ impl Strategy for Node {
         }
     }
 
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
+        if context.subresource.is_empty() {
+            self.default(new);
+        }
+        // Kubelets took their configuration from there.
+        for part in ["status", "spec"] {
+            let field = if part == "status" { "config" } else { "configSource" };
+            if old[part][field].is_null() {
+                new[part].as_object_mut().map(|fields| fields.remove(field));
+            }
+        }
+    }
+
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let spec = &value["spec"];
         validate_taints(items(spec, "taints"), causes);

@@ -14,6 +14,9 @@ use crate::kinds::prelude::*;
 
 pub static STRATEGY: Typed = Typed {
     complete: |range| {
+        if name(range).is_empty() {
+            range["metadata"]["name"] = uuid::Uuid::new_v4().to_string().into();
+        }
         default_amounts(range);
         // Go writes an empty list as null.
         if let Some(spec) =

@@ -224,6 +224,20 @@ fn validate_versions(spec: &Value, causes: &mut Causes) {
             let why = format!("must have at most {MAX_COLUMNS} columns");
             causes.forbidden(&format!("{path}.additionalPrinterColumns"), &why);
         }
+        for (j, column) in items(version, "additionalPrinterColumns").iter().enumerate() {
+            let path = format!("{path}.additionalPrinterColumns[{j}]");
+            causes.not_empty(&format!("{path}.name"), &column["name"]);
+            for (field, allowed) in [("type", COLUMN_TYPES), ("format", COLUMN_FORMATS)] {
+                let (path, given) = (format!("{path}.{field}"), &column[field]);
+                let why = format!("must be one of {}", allowed.join(","));
+                match text(given, "") {
+                    "" if field == "type" => causes.required(&path, &why),
+                    text if text.is_empty() || allowed.contains(&text) => {}
+                    _ => causes.invalid(&path, given, &why),
+                }
+            }
+            causes.not_empty(&format!("{path}.JSONPath"), &column["jsonPath"]);
+        }
         let replicas = &version["subresources"]["scale"]["specReplicasPath"];
         if replicas.as_str().is_some_and(|path| !path.starts_with(".spec.") || path.contains('[')) {
             let why = "should be a json path under .spec, without array notation";
@@ -232,15 +246,33 @@ fn validate_versions(spec: &Value, causes: &mut Causes) {
         let schema = &version["schema"]["openAPIV3Schema"];
         let path = format!("{path}.schema.openAPIV3Schema");
         if !schema.is_object() {
-            causes.required(&path, "schemas are required");
+            causes.required(&path, "");
+        } else if is_empty(&schema["type"]) {
+            causes.required(&format!("{path}.type"), "must not be empty at the root");
         } else if schema["type"] != "object" {
             causes.invalid(&format!("{path}.type"), &schema["type"], "must be object at the root");
         } else {
             validate_structural(schema, &path, causes);
         }
     }
+    if let [_] = versions {
+        // What all versions have stands outside of them in the internal type of kube-apiserver.
+        for cause in &mut causes.0 {
+            for (part, shared) in [
+                ("schema.openAPIV3Schema.", "validation.openAPIV3Schema."),
+                ("additionalPrinterColumns", "additionalPrinterColumns"),
+                ("subresources", "subresources"),
+            ] {
+                cause.field =
+                    cause.field.replace(&format!("spec.versions[0].{part}"), &format!("spec.{shared}"));
+            }
+        }
+    }
 }
 
+const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
+const COLUMN_FORMATS: &[&str] =
+    &["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// Checks what makes a schema structural: each value has one type.

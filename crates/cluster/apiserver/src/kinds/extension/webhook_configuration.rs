@@ -1,7 +1,5 @@
 //! MutatingWebhookConfigurations and ValidatingWebhookConfigurations.
 
-use berth_api::syntax;
-
 use crate::kinds::prelude::*;
 use crate::strategy::webhook_check;
 
@@ -22,7 +20,7 @@ impl Strategy for WebhookConfiguration {
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         for (i, webhook) in items(value, "webhooks").iter().enumerate() {
-            validate_webhook(&format!("webhooks[{i}]"), webhook, causes);
+            webhook_check::check(&format!("webhooks[{i}]"), webhook, causes);
         }
         let webhooks = items(value, "webhooks");
         for i in repeated(webhooks.iter().map(|webhook| text(webhook, "/name"))) {
@@ -46,38 +44,6 @@ fn default_webhook(webhook: &mut Value, mutating: bool) {
     default(fields, "timeoutSeconds", 10);
     if mutating {
         default_text(fields, "reinvocationPolicy", "Never");
-    }
-}
-
-fn validate_webhook(path: &str, webhook: &Value, causes: &mut Causes) {
-    for (field, value, why) in webhook_check::check(path, webhook) {
-        causes.invalid(&field, &value, &why);
-    }
-    let (name, field) = (text(webhook, "/name"), format!("{path}.name"));
-    causes.not_empty(&field, &webhook["name"]);
-    let mut problems = if name.is_empty() { Vec::new() } else { syntax::dns_subdomain(name) };
-    if problems.is_empty() && !name.is_empty() && name.split('.').count() < 3 {
-        problems.push("should be a domain with at least three segments separated by dots".to_owned());
-    }
-    causes.problems(&field, &webhook["name"], problems);
-    let config = &webhook["clientConfig"];
-    if config["url"].is_null() == config["service"].is_null() {
-        causes.required(&format!("{path}.clientConfig"), "exactly one of url or service is required");
-    }
-    if is_empty(&webhook["admissionReviewVersions"]) {
-        let detail = "must specify one of v1, v1beta1";
-        causes.required(&format!("{path}.admissionReviewVersions"), detail);
-    }
-    let field = format!("{path}.sideEffects");
-    match &webhook["sideEffects"] {
-        Value::Null => causes.required(&field, "must specify one of None, NoneOnDryRun"),
-        effects => causes.one_of(&field, effects, &["None", "NoneOnDryRun"]),
-    }
-    causes.one_of(&format!("{path}.failurePolicy"), &webhook["failurePolicy"], &["Fail", "Ignore"]);
-    causes.one_of(&format!("{path}.matchPolicy"), &webhook["matchPolicy"], &["Equivalent", "Exact"]);
-    if !webhook["timeoutSeconds"].as_i64().is_some_and(|seconds| (1..=30).contains(&seconds)) {
-        let why = "the timeout value must be between 1 and 30 seconds";
-        causes.invalid(&format!("{path}.timeoutSeconds"), &webhook["timeoutSeconds"], why);
     }
 }
 

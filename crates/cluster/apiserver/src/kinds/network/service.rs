@@ -8,6 +8,7 @@ use berth_schema::resource::SERVICES;
 
 use crate::kinds::prelude::*;
 use crate::store::Claim;
+use crate::strategy::field_rules::ip_address;
 
 /// Node ports are given out of this range.
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
@@ -32,6 +33,15 @@ impl Strategy for Service {
         if context.subresource.is_empty() {
             self.default(new);
             allocate(context, new, Some(old));
+        }
+        if new["spec"]["type"] == "LoadBalancer" {
+            for balancer in items_mut(&mut new["status"]["loadBalancer"], "ingress") {
+                if let Some(balancer) =
+                    balancer.as_object_mut().filter(|balancer| balancer.contains_key("ip"))
+                {
+                    default(balancer, "ipMode", "VIP");
+                }
+            }
         }
     }
 
@@ -60,6 +70,34 @@ impl Strategy for Service {
                     let field = format!("spec.ports[{i}].nodePort");
                     causes.invalid(&field, &port["nodePort"], "provided port is already allocated");
                 }
+            }
+        }
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
+        let path = "status.loadBalancer.ingress";
+        let balancers = items(&new["status"]["loadBalancer"], "ingress");
+        if !balancers.is_empty() && new["spec"]["type"] != "LoadBalancer" {
+            return causes.forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'");
+        }
+        for (i, balancer) in balancers.iter().enumerate() {
+            let (path, ip) = (format!("{path}[{i}]"), text(balancer, "/ip"));
+            if !ip.is_empty() {
+                causes.problems(&format!("{path}.ip"), &ip.into(), ip_address(ip));
+            }
+            match balancer["ipMode"].as_str() {
+                None if !ip.is_empty() => {
+                    causes.required(&format!("{path}.ipMode"), "must be specified when `ip` is set")
+                }
+                Some(_) if ip.is_empty() => {
+                    causes.forbidden(&format!("{path}.ipMode"), "may not be specified when `ip` is not set");
+                }
+                Some(mode) => causes.one_of(&format!("{path}.ipMode"), &mode.into(), &["Proxy", "VIP"]),
+                None => {}
+            }
+            let host = text(balancer, "/hostname");
+            if !host.is_empty() {
+                causes.problems(&format!("{path}.hostname"), &host.into(), syntax::dns_subdomain(host));
             }
         }
     }

@@ -233,7 +233,7 @@ pub fn validate(spec: &Value, path: &str, volumes: &HashMap<&str, &Value>, cause
     for list in ["containers", "initContainers"] {
         for (i, container) in items(spec, list).iter().enumerate() {
             let path = format!("{path}.{list}[{i}]");
-            apply(container, &path, COMMON, causes);
+            validate_common(container, &path, causes);
             validate_mounts(container, volumes, &path, causes);
             validate_resize_policy(container, list == "initContainers", &path, causes);
             validate_user_namespace(spec, container, &path, causes);
@@ -248,6 +248,11 @@ pub fn validate(spec: &Value, path: &str, volumes: &HashMap<&str, &Value>, cause
             }
         }
     }
+}
+
+/// Validates what a container of any kind has.
+pub fn validate_common(container: &Value, path: &str, causes: &mut Causes) {
+    apply(container, path, COMMON, causes);
 }
 
 fn validate_user_namespace(spec: &Value, container: &Value, path: &str, causes: &mut Causes) {

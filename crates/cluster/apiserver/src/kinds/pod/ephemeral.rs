@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use berth_api::syntax;
 
+use super::containers;
 use crate::kinds::prelude::*;
 use crate::strategy::metadata::kept;
 use crate::strategy::template;
@@ -57,6 +58,7 @@ pub fn validate(new: &Value, old: &Value, causes: &mut Causes) {
             "" => causes.required(&format!("{path}.name"), ""),
             _ => causes.problems(&format!("{path}.name"), &container["name"], syntax::dns_label(name)),
         }
+        containers::validate_common(container, &path, causes);
         if !names.insert(name) {
             causes.duplicate(&format!("{path}.name"), &container["name"]);
         }

@@ -16,7 +16,9 @@ use berth_api::read::from_value;
 use berth_api::syntax::annotations::ANNOTATION_PREFIX;
 use berth_rules::RuleOptions;
 use berth_rules::admission::node_restriction::{MIRROR, Referent, references, token_audiences};
-use berth_rules::admission::{AdmissionOptions, admit, extension_warnings, validate_changed_annotations};
+use berth_rules::admission::{
+    AdmissionOptions, FieldError, admit, extension_warnings, validate_changed_annotations, validate_pod,
+};
 use berth_schema::resource::{BINDINGS, PODS, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource};
 
 use defaults::{default_pod, qos_class};
@@ -68,9 +70,23 @@ impl Strategy for Pod {
         status::validate(new, old, causes);
     }
 
+    /// Of a changed pod; new ones are validated as they are admitted.
+    fn validate(&self, context: &Context<'_>, pod: &Value, causes: &mut Causes) {
+        let Ok(typed) = typed_pod(pod) else { return };
+        let Context { extensions, feature_gates, .. } = *context;
+        let errors = validate_pod(&typed, RuleOptions { extensions, feature_gates });
+        let is_own = |error: &&FieldError| {
+            error.field.starts_with("spec.") && !error.field.starts_with("spec.tolerations")
+        };
+        causes.0.extend(errors.iter().filter(is_own).map(|error| cause(error, "")));
+        validate_spec(&pod["spec"], "spec", causes);
+        validate_responders(&pod["spec"], causes);
+        sort_causes(0, "spec", causes);
+    }
+
     fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
-        causes.0.extend(update::validate_update(new, old));
         validate_tolerations(context.feature_gates, new, old, causes);
+        causes.0.extend(update::validate_update(new, old));
     }
 
     /// As the webhook does for another API server.

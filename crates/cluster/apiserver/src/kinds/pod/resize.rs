@@ -9,6 +9,7 @@ use berth_rules::{RuleOptions, pod_requests};
 use berth_schema::resource::{NODES, PODS};
 
 use super::defaults::{default_pod, qos_class};
+use super::validate::validate_spec;
 use crate::kinds::prelude::*;
 use crate::strategy::metadata::kept;
 
@@ -64,6 +65,7 @@ pub fn validate(context: &Context<'_>, new: &Value, old: &Value, causes: &mut Ca
         let errors = validate_pod(&pod, RuleOptions { extensions, feature_gates });
         causes.0.extend(errors.iter().map(|error| cause(error, "")));
     }
+    validate_spec(&new["spec"], "spec", causes);
     let class = &old["status"]["qosClass"];
     if *class != qos_class(new) {
         causes.invalid("spec", class, "Pod QOS Class may not change as a result of resizing");
@@ -86,7 +88,9 @@ pub fn validate(context: &Context<'_>, new: &Value, old: &Value, causes: &mut Ca
         for (i, (new, old)) in items(spec, list).iter().zip(items(old, list)).enumerate() {
             let path = format!("spec.{list}[{i}]");
             validate_kept(&new["resources"], &old["resources"], &format!("{path}.resources"), "", causes);
-            if others(&new["resources"]) == others(&old["resources"]) {
+            if others(&new["resources"]) == others(&old["resources"])
+                && new["resizePolicy"] == old["resizePolicy"]
+            {
                 continue;
             }
             match list {

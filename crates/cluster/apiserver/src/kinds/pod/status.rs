@@ -19,10 +19,33 @@ pub fn is_node_allocatable(resource: &str) -> bool {
 }
 
 pub fn validate(new: &Value, old: &Value, causes: &mut Causes) {
+    let status = &new["status"];
+    for (i, condition) in items(status, "conditions").iter().enumerate() {
+        let path = format!("status.conditions[{i}]");
+        if condition["observedGeneration"].as_i64().is_some_and(|generation| generation < 0) {
+            let why = "must be a non-negative integer";
+            causes.invalid(&format!("{path}.observedGeneration"), &condition["observedGeneration"], why);
+        }
+        let kind = text(condition, "/type");
+        causes.problems(&format!("{path}.Type"), &kind.into(), syntax::label_key(kind));
+    }
     validate_nomination(new, old, causes);
+    if status["observedGeneration"].as_i64().is_some_and(|generation| generation < 0) {
+        causes.invalid(
+            "status.observedGeneration",
+            &status["observedGeneration"],
+            "must be a non-negative integer",
+        );
+    }
+    causes.unchanged("status.qosClass", &status["qosClass"], &old["status"]["qosClass"]);
     validate_extended_claim(new, causes);
     validate_node_allocatable(new, causes);
-    validate_addresses(&new["status"], causes);
+    validate_addresses(status, "podIPs", causes);
+    let hosts = items(status, "hostIPs");
+    if hosts.first().is_some_and(|host| text(host, "/ip") != text(status, "/hostIP")) {
+        causes.invalid("status.hostIPs[0].ip", &hosts[0]["ip"], "must be equal to `hostIP`");
+    }
+    validate_addresses(status, "hostIPs", causes);
 }
 
 fn validate_nomination(new: &Value, old: &Value, causes: &mut Causes) {
@@ -127,17 +150,21 @@ pub fn not_negative(path: &str, amount: &Value, causes: &mut Causes) {
     }
 }
 
-fn validate_addresses(status: &Value, causes: &mut Causes) {
-    let addresses = items(status, "podIPs");
+fn validate_addresses(status: &Value, list: &str, causes: &mut Causes) {
+    let addresses = items(status, list);
     let parsed: Vec<Option<IpAddr>> =
         addresses.iter().map(|address| text(address, "/ip").parse().ok()).collect();
     for (i, address) in addresses.iter().enumerate().filter(|(i, _)| parsed[*i].is_none()) {
         let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        causes.invalid(&format!("status.podIPs[{i}]"), &address["ip"], why);
+        causes.invalid(&format!("status.{list}[{i}]"), &text(address, "/ip").into(), why);
     }
     let is_pair = matches!(parsed.as_slice(), [Some(a), Some(b)] if a.is_ipv4() != b.is_ipv4());
     if addresses.len() > 1 && !is_pair {
-        let shown = addresses.iter().map(|address| json!({"IP": address["ip"]})).collect();
-        causes.invalid("status.podIPs", &shown, "may specify no more than one IP for each IP family");
+        let shown = addresses.iter().map(|address| json!({"IP": text(address, "/ip")})).collect();
+        causes.invalid(
+            &format!("status.{list}"),
+            &shown,
+            "may specify no more than one IP for each IP family",
+        );
     }
 }

@@ -17,14 +17,10 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 pub fn prepare_update(context: &Context<'_>, new: &mut Value, old: &Value) {
     match context.subresource {
         "status" => {
-            if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
-                agree_with_first(status, ["podIP", "podIPs"], |item| &item["ip"], |ip| json!({"ip": ip}));
-            }
-            // Set at creation.
-            if let Some(class) = old["status"].get("qosClass")
-                && let Some(status) = new["status"].as_object_mut()
-            {
-                status.insert("qosClass".to_owned(), class.clone());
+            let Some(status) = object(new, "status") else { return };
+            agree_with_first(status, ["podIP", "podIPs"], |item| &item["ip"], |ip| json!({"ip": ip}));
+            if let Some(class) = old["status"].get("qosClass").and_then(Value::as_str) {
+                default_text(status, "qosClass", class);
             }
         }
         "ephemeralcontainers" => ephemeral::prepare(new, old),
@@ -156,7 +152,7 @@ fn validate_node_rules(new: &Value, old: &Value, causes: &mut Causes) {
     let (new, old) = (terms(new), terms(old));
     let path = format!("spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
     if !old.is_empty() && old.len() != new.len() {
-        let shown = new.iter().map(as_in_go).collect();
+        let shown = if new.is_empty() { Value::Null } else { new.iter().map(as_in_go).collect() };
         causes.invalid(
             &path,
             &shown,

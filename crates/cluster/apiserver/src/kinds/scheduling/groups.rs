@@ -160,7 +160,7 @@ fn templates(list: &Value, path: &str, rules: Fields, causes: &mut Causes) {
 
 /// Whether the rules of 1.36 hold.
 fn is_old(context: &Context<'_>) -> bool {
-    context.version == V1ALPHA2
+    context.requested.version == V1ALPHA2
 }
 
 /// Removes the fields whose gates are off, unless the stored object has them.

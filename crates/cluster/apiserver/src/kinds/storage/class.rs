@@ -33,12 +33,9 @@ impl Strategy for StorageClass {
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
-        for field in ["parameters", "provisioner", "reclaimPolicy"] {
-            if new[field] != old[field] {
-                causes.forbidden(field, &format!("updates to {field} are forbidden."));
-            }
+        for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+            causes.unchanged(field, &new[field], &old[field]);
         }
-        causes.unchanged("volumeBindingMode", &new["volumeBindingMode"], &old["volumeBindingMode"]);
     }
 }
 

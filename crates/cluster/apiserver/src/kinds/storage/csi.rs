@@ -22,8 +22,9 @@ impl Strategy for CsiDriver {
         }
     }
 
-    fn prepare_update(&self, _context: &Context<'_>, new: &mut Value, old: &Value) {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
         self.default(new);
+        self.prepare_create(context, new);
         count_generation(new, old);
     }
 
@@ -37,6 +38,19 @@ impl Strategy for CsiDriver {
         if spec.get("volumeLifecycleModes").is_none_or(is_empty) {
             spec.insert("volumeLifecycleModes".to_owned(), json!(["Persistent"]));
         }
+    }
+
+    fn warnings(&self, value: &Value) -> Vec<String> {
+        let spec = &value["spec"];
+        let is_unset = !is_empty(&spec["tokenRequests"]) && spec["serviceAccountTokenInSecrets"].is_null();
+        let warning = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible \
+                       logging of tokens in volume attributes";
+        is_unset.then(|| warning.to_owned()).into_iter().collect()
+    }
+
+    fn update_warnings(&self, _context: &Context<'_>, new: &Value, old: &Value) -> Vec<String> {
+        let is_same = new["spec"]["tokenRequests"] == old["spec"]["tokenRequests"];
+        if is_same { Vec::new() } else { self.warnings(new) }
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
@@ -104,8 +118,8 @@ impl Strategy for CsiNode {
             items(&old["spec"], "drivers").iter().map(|driver| (text(driver, "/name"), driver)).collect();
         for driver in items(&new["spec"], "drivers") {
             let Some(before) = before.get(text(driver, "/name")) else { continue };
-            for field in ["nodeID", "topologyKeys"] {
-                causes.unchanged(&format!("spec.drivers.{field}"), &driver[field], &before[field]);
+            if ["nodeID", "topologyKeys"].iter().any(|field| driver[field] != before[field]) {
+                causes.immutable("spec.drivers", driver);
             }
         }
     }

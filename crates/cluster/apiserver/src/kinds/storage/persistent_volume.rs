@@ -95,11 +95,12 @@ impl Strategy for PersistentVolume {
             let why = "spec.persistentvolumesource is immutable after creation";
             causes.forbidden("spec.persistentvolumesource", why);
         }
-        causes.unchanged("spec.volumeMode", &new["volumeMode"], &old["volumeMode"]);
+        causes.unchanged("volumeMode", &new["volumeMode"], &old["volumeMode"]);
         // Without the gate, it may be set once.
         let is_fixed = !context.feature_gates.mutable_pv_node_affinity && !old["nodeAffinity"].is_null();
         if is_fixed && new["nodeAffinity"] != old["nodeAffinity"] {
-            causes.immutable("spec.nodeAffinity", &new["nodeAffinity"]);
+            let why = "field is immutable, except for updating from beta label to GA";
+            causes.invalid("nodeAffinity", &new["nodeAffinity"], why);
         }
     }
 }
@@ -180,7 +181,7 @@ mod tests {
             causes.0.into_iter().map(|cause| cause.field).collect::<Vec<_>>()
         };
         assert_eq!(fields(volume(json!({"csi": {"volumeHandle": "i"}}))), ["spec.persistentvolumesource"]);
-        assert_eq!(fields(volume(json!({"volumeMode": "Block"}))), ["spec.volumeMode"]);
+        assert_eq!(fields(volume(json!({"volumeMode": "Block"}))), ["volumeMode"]);
         let grown = json!({"capacity": {"storage": "2Gi"}, "claimRef": {"name": "c"}, "nodeAffinity": {"required": {}}});
         assert_eq!(fields(volume(grown)), [""; 0]);
     }

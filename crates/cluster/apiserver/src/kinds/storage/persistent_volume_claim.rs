@@ -23,6 +23,15 @@ const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 pub struct PersistentVolumeClaim;
 
+/// How far the resize of a volume is.
+const RESIZES: &[&str] = &[
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
 impl Strategy for PersistentVolumeClaim {
     fn default(&self, value: &mut Value) {
         if let Some(spec) = object(value, "spec") {
@@ -43,6 +52,33 @@ impl Strategy for PersistentVolumeClaim {
             || !value["metadata"]["annotations"][BETA_CLASS].is_null();
         if !has_class && let Some(class) = default_class(context) {
             value["spec"]["storageClassName"] = class.into();
+        }
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, _old: &Value) {
+        if context.subresource.is_empty() {
+            self.default(new);
+        }
+        if let Some(status) = object(new, "status") {
+            default_text(status, "phase", "Pending");
+        }
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
+        let status = &new["status"];
+        for field in ["capacity", "allocatedResources"] {
+            for (name, amount) in status[field].as_object().into_iter().flatten() {
+                if let Some(amount) = quantity(amount).filter(|amount| amount.is_negative()) {
+                    let why = "must be a valid resource quantity";
+                    causes.invalid(&format!("status.{field}[{name}]"), &amount.units().into(), why);
+                }
+            }
+        }
+        for (name, resize) in status["allocatedResourceStatuses"].as_object().into_iter().flatten() {
+            if !RESIZES.contains(&text(resize, "")) {
+                let name = Value::from(name.as_str());
+                causes.not_supported("status.allocatedResourceStatuses", &name, RESIZES);
+            }
         }
     }
 

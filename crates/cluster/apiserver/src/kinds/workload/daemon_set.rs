@@ -10,6 +10,7 @@ pub static STRATEGY: Workload = Workload {
         default(spec, "revisionHistoryLimit", 10);
         default_strategy(spec, "updateStrategy", json!({"maxUnavailable": 1, "maxSurge": 0}));
     },
+    complete: count_templates,
     counts: &["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"],
     of_selector: "daemonset",
     check: |spec, causes| {
@@ -17,6 +18,21 @@ pub static STRATEGY: Workload = Workload {
     },
     ..Workload::NEW
 };
+
+/// Counts the templates in an annotation, as kube-apiserver shows what its internal type still has.
+fn count_templates(value: &mut Value, old: &Value) {
+    const ANNOTATION: &str = "deprecated.daemonset.template.generation";
+    let count = |value: &Value| -> Option<i64> {
+        value["metadata"]["annotations"][ANNOTATION].as_str()?.parse().ok()
+    };
+    let count = match old {
+        Value::Null => count(value).unwrap_or(0).max(1),
+        old => count(old).unwrap_or(1) + i64::from(value["spec"]["template"] != old["spec"]["template"]),
+    };
+    if let Some(annotations) = object(&mut value["metadata"], "annotations") {
+        annotations.insert(ANNOTATION.to_owned(), count.to_string().into());
+    }
+}
 
 pub const COLUMNS: &[Column] = &[
     NAME,

@@ -52,8 +52,8 @@ fn default_job(spec: &mut Map<String, Value>) {
 }
 
 /// Gives a new Job its selector and the labels that it selects.
-fn set_selector(value: &mut Value) {
-    if value["spec"]["manualSelector"] != true {
+fn set_selector(value: &mut Value, old: &Value) {
+    if old.is_null() && value["spec"]["manualSelector"] != true {
         let (name, uid) = (value["metadata"]["name"].clone(), value["metadata"]["uid"].clone());
         if let Some(metadata) = object(&mut value["spec"]["template"], "metadata") {
             default(metadata, "labels", json!({}));
@@ -77,6 +77,7 @@ fn set_selector(value: &mut Value) {
 
 fn validate_job(spec: &Value, causes: &mut Causes) {
     let indexed = spec["completionMode"] == "Indexed";
+    causes.one_of("spec.completionMode", &spec["completionMode"], &["NonIndexed", "Indexed"]);
     if indexed && spec["completions"].is_null() {
         causes.required("spec.completions", "when completion mode is Indexed");
     }
@@ -88,7 +89,7 @@ fn validate_job(spec: &Value, causes: &mut Causes) {
         causes.not_negative(&format!("spec.{field}"), &spec[field]);
     }
     for field in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
-        if !spec[field].is_null() && !indexed {
+        if !spec[field].is_null() && spec["completionMode"] == "NonIndexed" {
             causes.invalid(&format!("spec.{field}"), &spec[field], "requires indexed completion mode");
         }
     }
@@ -115,11 +116,6 @@ fn validate_job(spec: &Value, causes: &mut Causes) {
 }
 
 fn validate_failure_policy(spec: &Value, causes: &mut Causes) {
-    let restarts = &spec["template"]["spec"]["restartPolicy"];
-    if restarts != "Never" {
-        let why = "only \"Never\" is supported when podFailurePolicy is specified";
-        causes.invalid("spec.template.spec.restartPolicy", restarts, why);
-    }
     causes.one_of("spec.podReplacementPolicy", &spec["podReplacementPolicy"], &["Failed"]);
     let pod = &spec["template"]["spec"];
     let containers = items(pod, "containers").iter().chain(items(pod, "initContainers"));
@@ -369,7 +365,7 @@ mod tests {
     #[test]
     fn a_job_selects_its_pods_by_its_uid() {
         let mut job = json!({"metadata": {"name": "w", "uid": "u"}, "spec": {"template": {"spec": {"containers": []}}}});
-        set_selector(&mut job);
+        set_selector(&mut job, &Value::Null);
         assert_eq!(
             job["spec"]["selector"]["matchLabels"],
             json!({"batch.kubernetes.io/controller-uid": "u"})

@@ -19,6 +19,10 @@ impl Strategy for ReplicationController {
         value["status"] = json!({"replicas": 0});
     }
 
+    fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        shared::validate_counts(new, old, "replicationcontroller", causes);
+    }
+
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let spec = &value["spec"];
         shared::validate_numbers(spec, causes);

@@ -9,6 +9,7 @@ use berth_rules::{RuleOptions, Selector};
 
 use crate::kinds::pod::validate::{sort_causes, spec_warnings, validate_spec};
 use crate::kinds::prelude::*;
+use crate::request::Cause;
 use crate::strategy::template;
 use crate::strategy::volume_claim::validate_claim;
 
@@ -21,7 +22,8 @@ pub struct Workload {
     pub default: fn(&mut Map<String, Value>),
     /// The counts of a new object's status, all 0.
     pub counts: &'static [&'static str],
-    pub complete: fn(&mut Value),
+    /// Completes an object that replaces another one, which is null if it is new.
+    pub complete: fn(&mut Value, &Value),
     pub restart_policies: &'static [&'static str],
     pub name_problems: fn(&str) -> Vec<String>,
     /// The kind in what is said of a selector of all pods.
@@ -37,7 +39,7 @@ impl Workload {
     pub const NEW: Workload = Workload {
         default: |_| {},
         counts: &[],
-        complete: |_| {},
+        complete: |_, _| {},
         restart_policies: ALWAYS,
         name_problems: syntax::dns_subdomain,
         of_selector: "deployment",
@@ -54,7 +56,7 @@ impl Strategy for Workload {
     fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
         remove_gated(context, value, &Value::Null);
         value["status"] = self.counts.iter().map(|count| ((*count).to_owned(), Value::from(0))).collect();
-        (self.complete)(value);
+        (self.complete)(value, &Value::Null);
     }
 
     fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
@@ -62,6 +64,7 @@ impl Strategy for Workload {
             self.default(new);
             remove_gated(context, new, old);
         }
+        (self.complete)(new, old);
     }
 
     fn name_problems(&self, name: &str) -> Vec<String> {
@@ -71,15 +74,73 @@ impl Strategy for Workload {
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let spec = &value["spec"];
         validate_numbers(spec, causes);
-        validate_selector(spec, self.of_selector, causes);
-        if validate_template(context, spec, self.restart_policies, causes) {
+        // Of jobs, the template comes last but one.
+        let is_job = self.restart_policies != ALWAYS;
+        if is_job {
+            (self.check)(spec, causes);
+        } else {
+            validate_selector(spec, self.of_selector, causes);
+        }
+        let has_template = validate_template(context, spec, self.restart_policies, causes);
+        if is_job {
+            validate_selector(spec, self.of_selector, causes);
+        } else if has_template {
             (self.check)(spec, causes);
         }
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
+        validate_counts(new, old, self.of_selector, causes);
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         causes.unchanged_at(&["/spec/selector"], new, old);
         (self.check_update)(&new["spec"], &old["spec"], causes);
+    }
+}
+
+/// The counts of a status, in the order of kube-apiserver.
+const COUNTS: &[&str] = &[
+    "replicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "currentReplicas",
+    "updatedReplicas",
+    "availableReplicas",
+    "unavailableReplicas",
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "desiredNumberScheduled",
+    "numberReady",
+    "observedGeneration",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+    "terminatingReplicas",
+    "collisionCount",
+];
+
+/// Validates the counts of a status of replicas, and those of a DaemonSet.
+pub fn validate_counts(new: &Value, old: &Value, kind: &str, causes: &mut Causes) {
+    let status = &new["status"];
+    let count = |name: &str| status[name].as_i64().unwrap_or(0);
+    for name in COUNTS {
+        causes.not_negative(&format!("status.{name}"), &status[name]);
+    }
+    for name in &COUNTS[1..6] {
+        if count(name) > count("replicas") {
+            let why = "cannot be greater than status.replicas";
+            causes.invalid(&format!("status.{name}"), &status[name], why);
+        }
+    }
+    if count("availableReplicas") > count("readyReplicas") {
+        let of = if kind == "statefulset" { "status." } else { "" };
+        let why = format!("cannot be greater than {of}readyReplicas");
+        causes.invalid("status.availableReplicas", &status["availableReplicas"], &why);
+    }
+    let before = old["status"]["collisionCount"].as_i64();
+    if before.is_some_and(|before| count("collisionCount") < before) {
+        causes.invalid("status.collisionCount", &count("collisionCount").into(), "cannot be decremented");
     }
 }
 
@@ -157,7 +218,10 @@ fn validate_selector(spec: &Value, kind: &str, causes: &mut Causes) {
     let n_earlier = causes.0.len();
     validate_label_selector("spec.selector", raw, causes);
     if causes.0.len() > n_earlier {
-        return causes.invalid("spec.selector", raw, "invalid label selector");
+        if kind != "daemonset" {
+            causes.invalid("spec.selector", raw, "invalid label selector");
+        }
+        return;
     }
     let typed: Option<LabelSelector> = from_value(raw).ok();
     match typed.as_ref().map(|selector| Selector::parse(Some(selector))) {
@@ -207,13 +271,26 @@ pub fn validate_template(
             containers.iter_mut().chain(init_containers).for_each(|c| c.image = c.image.trim().to_owned());
             let Context { extensions, feature_gates, .. } = *context;
             let errors = validate_pod(&pod, RuleOptions { extensions, feature_gates });
-            causes.0.extend(errors.iter().map(|error| cause(error, "spec.template.")));
+            // kube-apiserver leaves `metadata` out.
+            let causes_of_pod = errors.iter().map(|error| {
+                let cause = cause(error, "spec.template.");
+                Cause { field: cause.field.replace("spec.template.metadata.", "spec.template."), ..cause }
+            });
+            causes.0.extend(causes_of_pod);
         }
         Err(error) => causes.invalid("spec.template", &Value::from("..."), &error.to_string()),
     }
     sort_causes(n_earlier, "spec.template.spec", causes);
-    let policy = &template["spec"]["restartPolicy"];
-    causes.one_of("spec.template.spec.restartPolicy", policy, restart_policies);
+    let (path, policy) = ("spec.template.spec.restartPolicy", &template["spec"]["restartPolicy"]);
+    let is_job = !restart_policies.contains(&"Always");
+    match text(policy, "") {
+        "" | "Always" if is_job => causes.required(path, "valid values: \"OnFailure\", \"Never\""),
+        given if !restart_policies.contains(&given) => causes.not_supported(path, policy, restart_policies),
+        "OnFailure" if !spec["podFailurePolicy"].is_null() => {
+            causes.invalid(path, policy, "only \"Never\" is supported when podFailurePolicy is specified");
+        }
+        _ => {}
+    }
     true
 }
 
@@ -271,8 +348,11 @@ pub fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: 
     let strategy = &spec[key];
     if !types.contains(&text(strategy, "/type")) {
         // kube-apiserver names the whole strategy, in its own form.
-        let shown = json!({"Type": strategy["type"], "RollingUpdate": strategy["rollingUpdate"]});
-        causes.not_supported(&format!("spec.{key}"), &shown, types);
+        let rolling = &strategy["rollingUpdate"];
+        let shown = json!({"MaxUnavailable": rolling["maxUnavailable"], "MaxSurge": rolling["maxSurge"]});
+        let shown = if rolling.is_null() { &Value::Null } else { &shown };
+        let shown = json!({"Type": text(strategy, "/type"), "RollingUpdate": shown});
+        return causes.not_supported(&format!("spec.{key}"), &shown, types);
     }
     if strategy["type"] != "RollingUpdate" {
         if !strategy["rollingUpdate"].is_null() {

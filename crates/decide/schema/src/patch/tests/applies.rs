@@ -148,29 +148,39 @@ fn applying_the_same_again_changes_nothing() {
 
 #[test]
 fn invalid_applies_are_errors() {
-    let place = "failed to create typed patch object (/x; v1, Kind=Pod)";
     for (fields, expected) in [
-        (json!({"spec": {"color": 1}}), format!("{place}: .spec.color: field not declared in schema")),
-        (
-            json!({"spec": {"containers": [{"image": "x"}]}}),
-            format!(
-                "{place}: .spec.containers: element 0: associative list with keys has an element that omits key \
-                 field \"name\" (and doesn't have default value)"
-            ),
-        ),
+        (json!({"spec": {"color": 1}}), ".spec.color: field not declared in schema"),
         (
             json!({"spec": {"containers": [{"name": "x"}, {"name": "x"}]}}),
-            format!("{place}: .spec.containers: duplicate entries for key [name=\"x\"]"),
+            ".spec.containers: duplicate entries for key [name=\"x\"]",
+        ),
+        (json!({"spec": {"containers": "x"}}), ".spec.containers: expected list, got &{x}"),
+        (
+            json!({"spec": {"containers": [{"name": "x", "command": [7]}], "priority": "1"}}),
+            "errors:\n  .spec.containers[name=\"x\"].command[0]: expected string, got &value.valueUnstructured{Value:7}\n  \
+             .spec.priority: expected numeric (int or float), got string",
         ),
         (
-            json!({"spec": {"containers": 1}}),
-            format!(
-                "{place}: json: cannot unmarshal number into Go struct field PodSpec.spec.containers of type \
-                 []v1.Container"
-            ),
+            json!({"spec": {"containers": [{"name": "x", "stdin": {}}, null]}}),
+            "errors:\n  .spec.containers: element 1: associative list with keys may not have a null element\n  \
+             .spec.containers[name=\"x\"].stdin: expected boolean, got &{map[]}",
         ),
-        (json!({"metadata": {"managedFields": [{}]}}), "metadata.managedFields must be nil".to_owned()),
     ] {
-        assert_eq!(pod().conflict("a", fields), expected);
+        let mut object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}});
+        object["spec"] = fields["spec"].clone();
+        let ty = crate::type_of("", "v1", "Pod").expect("known");
+        let error = crate::patch::apply::check(ty, &object).expect_err(expected);
+        assert_eq!(
+            error.to_string(),
+            format!("failed to create typed patch object (/x; /v1, Kind=Pod): {expected}")
+        );
     }
+    let managed = json!({"metadata": {"managedFields": [{}]}});
+    assert_eq!(pod().conflict("a", managed), "metadata.managedFields must be nil");
+    let malformed = json!({"spec": {"overhead": {"cpu": "x"}}});
+    assert_eq!(
+        pod().conflict("a", malformed),
+        "failed to convert new object (/x; /v1, Kind=Pod) to proper version: unable to convert unstructured object to /v1, Kind=Pod: \
+         quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    );
 }

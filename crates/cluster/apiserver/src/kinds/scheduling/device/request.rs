@@ -86,6 +86,8 @@ fn default_count(request: &mut Value) {
 pub fn validate_devices(devices: &Value, path: &str, causes: &mut Causes) {
     let names = RequestNames::of(devices);
     let field = format!("{path}.requests");
+    // Its own message says so.
+    causes.0.retain(|cause| !(cause.field.starts_with(&field) && cause.field.ends_with("].name")));
     let requests =
         limited_set(&devices["requests"], &field, MAX_REQUESTS, |request| &request["name"], causes);
     for (i, request) in requests.iter().enumerate() {
@@ -106,7 +108,7 @@ pub fn validate_devices(devices: &Value, path: &str, causes: &mut Causes) {
 
 fn validate_request(request: &Value, constraints: &[Value], path: &str, causes: &mut Causes) {
     let request_name = text(request, "/name");
-    validate_name(&format!("{path}.name"), &request["name"], syntax::dns_label, causes);
+    causes.problems(&format!("{path}.name"), &request_name.into(), syntax::dns_label(request_name));
     let alternatives = &request["firstAvailable"];
     match (request["exactly"].is_null(), is_empty(alternatives)) {
         (true, true) => causes.required(path, "exactly one of `exactly` or `firstAvailable` is required"),
@@ -125,9 +127,10 @@ fn validate_request(request: &Value, constraints: &[Value], path: &str, causes: 
                 limited_set(alternatives, &field, MAX_ALTERNATIVES, |choice| &choice["name"], causes);
             for (i, alternative) in alternatives.iter().enumerate() {
                 let field = format!("{field}[{i}]");
-                validate_name(&format!("{field}.name"), &alternative["name"], syntax::dns_label, causes);
+                let name = text(alternative, "/name");
+                causes.problems(&format!("{field}.name"), &name.into(), syntax::dns_label(name));
                 validate_choice(alternative, &field, causes);
-                let name = format!("{request_name}/{}", text(alternative, "/name"));
+                let name = format!("{request_name}/{name}");
                 validate_derived(alternative, constraints, &[request_name, &name], &field, causes);
             }
         }
