@@ -218,7 +218,6 @@ impl Simulation {
         present.sort_by_key(|entry| entry.order);
 
         let mut simulation = Simulation {
-            extensions: options.settings.extensions,
             cluster: Cluster::new(options.settings),
             pods: Pods::default(),
             queue: Vec::new(),
@@ -321,7 +320,7 @@ impl Simulation {
 
     /// The placement policies that are in force.
     pub(super) fn policies_of(&self, inventory: &Inventory) -> PolicySet {
-        let policies = self.policies.iter().filter(|_| self.extensions).cloned();
+        let policies = self.policies.iter().filter(|_| self.cluster.settings().extensions).cloned();
         let labels = inventory.namespaces.iter().map(|e| &e.object.metadata);
         PolicySet::new(policies, labels.map(|m| (m.name.clone(), m.labels.clone())).collect())
     }
@@ -620,6 +619,6 @@ impl Simulation {
     }
 
     pub(super) fn group_of(&self, pod: &Pod) -> Option<GroupKey> {
-        self.groups.group_of(pod, self.extensions)
+        self.groups.group_of(pod, self.cluster.settings().extensions)
     }
 }

@@ -36,15 +36,13 @@ pub(crate) fn check_template<K: StateAccess>(
     // The API server reports an invalid pod template.
     let Ok(mut pod) = from_value::<Pod>(template) else { return Ok(()) };
     pod.metadata.namespace.clone_from(&request.namespace);
-    let options = access.rule_options();
-    let pod = AdmittedPod::new(pod, options);
+    let pod = AdmittedPod::new(pod, policy.rule_options);
     let mut of_pod = Findings::default();
     if has_few_entries(request, policy, &pod.object, &mut of_pod).is_err() {
         return Ok(());
     }
     has_valid_annotations(request, policy, &pod.object, None, &mut of_pod);
-    let attributes = PodAttributes { request, policy, pod: &pod, extensions: options.extensions, now };
-    check_pod(&attributes, access, &mut of_pod)?;
+    check_pod(&PodAttributes { request, policy, pod: &pod, now }, access, &mut of_pod)?;
     let mut of_labels = Findings::default();
     carries_required_labels(request, policy, &pod.object, None, &mut of_labels);
     for Answer { denied, warnings, .. } in [of_pod.into_answer(), of_labels.into_answer()] {
