@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 
 use super::definitions::PROPOSED_FIELD;
 use super::go_time;
-use super::patch::json_type;
 use super::protobuf::go_names;
 use super::types::{Scalar, Struct, Type};
 
@@ -371,6 +370,18 @@ fn go_type(ty: &Type) -> String {
             Scalar::Quantity => "resource.Quantity",
         }
         .to_owned(),
+    }
+}
+
+/// What Go calls the JSON type of a value.
+pub fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }
 

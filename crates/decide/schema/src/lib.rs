@@ -20,6 +20,6 @@ mod types;
 mod unknown;
 
 pub use built_in::{ObjectType, type_of};
-pub use decode::{DecodeError, complete, decode, prune};
+pub use decode::{DecodeError, complete, decode, json_type, prune};
 pub use types::{Field, ListType, MapKey, Patch, Scalar, Struct, Type, TypeId};
 pub use unknown::{UnknownField, unknown_fields};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use berth_api::resource::{CLUSTER_PLACEMENT_POLICIES, NAMESPACES, PLACEMENT_POLICIES};
 use berth_client::WatchGroup;
 use berth_input::policy::PolicySet;
-use berth_rules::{PodRules, RuleOptions};
+use berth_rules::PodRules;
 use tokio::sync::watch;
 
 use crate::answer::{Answer, Denial, ReviewError};
@@ -23,7 +23,6 @@ use crate::state::{State, StateAccess, cost, may_be_charged};
 /// Most requests need no state and take no lock. The others hold it for as long as one decision takes.
 pub struct AdmissionController {
     policy: Policy,
-    rule_options: RuleOptions,
     state: Option<Mutex<State>>,
     placement: watch::Sender<Arc<PolicySet>>,
     ledgers: Ledgers,
@@ -45,10 +44,6 @@ impl StateAccess for AdmissionController {
         self.check_listed(|source| POLICY_SOURCES.contains(&source))?;
         Ok(self.placement.borrow().clone())
     }
-
-    fn rule_options(&self) -> RuleOptions {
-        self.rule_options
-    }
 }
 
 /// What placement policies depend on.
@@ -61,29 +56,23 @@ impl AdmissionController {
     /// Decides by a policy alone. Rules that need the state of a cluster do not answer, and there are no placement
     /// policies.
     pub fn stateless(policy: Policy) -> Arc<AdmissionController> {
-        AdmissionController::new(policy, RuleOptions::default(), None, Vec::new())
+        AdmissionController::new(policy, None, Vec::new())
     }
 
     /// Decides by a policy and the state of a cluster, which is empty at first, and complete when all of `pending` are
     /// listed.
-    pub fn stateful(
-        policy: Policy,
-        options: RuleOptions,
-        pending: Vec<&'static str>,
-    ) -> Arc<AdmissionController> {
-        let state = State::new(&policy, options);
-        AdmissionController::new(policy, options, Some(state), pending)
+    pub fn stateful(policy: Policy, pending: Vec<&'static str>) -> Arc<AdmissionController> {
+        let state = State::new(&policy);
+        AdmissionController::new(policy, Some(state), pending)
     }
 
     pub(crate) fn new(
         policy: Policy,
-        rule_options: RuleOptions,
         state: Option<State>,
         pending: Vec<&'static str>,
     ) -> Arc<AdmissionController> {
         Arc::new(AdmissionController {
             policy,
-            rule_options,
             state: state.map(Mutex::new),
             placement: watch::Sender::default(),
             pending: watch::Sender::new(pending),
@@ -199,7 +188,8 @@ impl AdmissionController {
     /// Charges the pod of an allowed request to the placement quotas of its namespace.
     async fn charge(&self, request: &AdmissionRequest, mut answer: Answer) -> Result<Answer, ReviewError> {
         let pod = if self.policy.placement_quotas { pod_with_new_rules(request)? } else { None };
-        let Some(pod) = pod.filter(|pod| may_be_charged(pod, &PodRules::parse(pod, self.rule_options)))
+        let Some(pod) =
+            pod.filter(|pod| may_be_charged(pod, &PodRules::parse(pod, self.policy.rule_options)))
         else {
             return Ok(answer);
         };

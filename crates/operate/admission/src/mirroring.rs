@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use berth_client::{WatchFailure, WatchGroup};
 use berth_mirror::{Change, Mirror, MirrorOptions, Source};
-use berth_rules::RuleOptions;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
@@ -20,11 +19,11 @@ const EVENTS_AT_ONCE: usize = 256;
 impl AdmissionController {
     /// Decides by a policy, the placement policies of a cluster and, if the policy needs it, its state, which
     /// [`AdmissionController::follow`] updates.
-    pub fn mirrored(policy: Policy, options: RuleOptions) -> Arc<AdmissionController> {
-        let state = policy.needs_state().then(|| State::new(&policy, options));
+    pub fn mirrored(policy: Policy) -> Arc<AdmissionController> {
+        let state = policy.needs_state().then(|| State::new(&policy));
         let sources = state.iter().flat_map(|_| SOURCES.map(Source::name));
         let pending = sources.chain(POLICY_SOURCES).collect();
-        AdmissionController::new(policy, options, state, pending)
+        AdmissionController::new(policy, state, pending)
     }
 
     /// Keeps the placement policies and, if the policy needs it, the state equal to those of a cluster, for as long as the

@@ -8,7 +8,6 @@ use std::time::Instant;
 use berth_api::object::Pod;
 use berth_input::inventory::Inventory;
 use berth_input::policy::PolicySet;
-use berth_rules::RuleOptions;
 use serde_json::json;
 
 use crate::answer::{Answer, ReviewError};
@@ -23,7 +22,6 @@ const SYSTEM_NAMESPACE: &str = "kube-system";
 /// A policy, and the cluster of an input.
 pub struct OfflineAdmission {
     policy: Policy,
-    rule_options: RuleOptions,
     /// Only if the policy has budgets.
     state: Option<Mutex<State>>,
     placement: Arc<PolicySet>,
@@ -32,7 +30,7 @@ pub struct OfflineAdmission {
 impl OfflineAdmission {
     /// The input is the cluster. Budgets of blast radius need its nodes; without nodes they are not checked. Which namespaces
     /// exist is known if `kube-system` is among those of the input.
-    pub fn new(policy: Policy, inventory: &Inventory, rule_options: RuleOptions) -> OfflineAdmission {
+    pub fn new(policy: Policy, inventory: &Inventory) -> OfflineAdmission {
         // Other commands and rules warn about texts, and about annotations that no scheduler reads.
         let mut policy = Policy { dialect_warnings: false, scheduler_names: Vec::new(), ..policy };
         if inventory.nodes.is_empty() {
@@ -42,8 +40,8 @@ impl OfflineAdmission {
         let labels: HashMap<_, _> =
             labels.map(|metadata| (metadata.name.clone(), metadata.labels.clone())).collect();
         let labels = if labels.contains_key(SYSTEM_NAMESPACE) { labels } else { HashMap::new() };
-        let state = (!policy.budgets.is_empty()).then(|| Mutex::new(state(&policy, inventory, rule_options)));
-        OfflineAdmission { policy, rule_options, state, placement: Arc::new(PolicySet::new([], labels)) }
+        let state = (!policy.budgets.is_empty()).then(|| Mutex::new(state(&policy, inventory)));
+        OfflineAdmission { policy, state, placement: Arc::new(PolicySet::new([], labels)) }
     }
 
     /// What the policy says about the creation of a pod. Budgets of exclusive nodes are checked for the pod by itself.
@@ -66,14 +64,10 @@ impl StateAccess for OfflineAdmission {
     fn placement(&self) -> Result<Arc<PolicySet>, ReviewError> {
         Ok(self.placement.clone())
     }
-
-    fn rule_options(&self) -> RuleOptions {
-        self.rule_options
-    }
 }
 
-fn state(policy: &Policy, inventory: &Inventory, options: RuleOptions) -> State {
-    let mut state = State::new(policy, options);
+fn state(policy: &Policy, inventory: &Inventory) -> State {
+    let mut state = State::new(policy);
     for namespace in &inventory.namespaces {
         state.cluster().set_namespace(&namespace.object);
     }

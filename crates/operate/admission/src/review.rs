@@ -125,9 +125,8 @@ fn validate_pods<K: StateAccess>(
     if !rules::changes_affinity(request, &pod)? {
         return Ok(found.into_answer());
     }
-    let options = access.rule_options();
-    let pod = AdmittedPod::new(pod, options);
-    let attributes = PodAttributes { request, policy, pod: &pod, extensions: options.extensions, now };
+    let pod = AdmittedPod::new(pod, policy.rule_options);
+    let attributes = PodAttributes { request, policy, pod: &pod, now };
     rules::check_pod(&attributes, access, &mut found)?;
     let budget = policy.budget(&pod.object.metadata.namespace).filter(|_| !found.is_denied());
     if let Some(budget) = budget {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use berth_admission::server::{Limits, Running, ServerOptions, start};
 use berth_admission::{AdmissionController, Policy};
-use berth_rules::RuleOptions;
 use berth_serve::{CertificateSource, ConnectionLimits};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -136,7 +135,7 @@ async fn requests_that_need_an_unsynced_state_get_an_error() {
     let budgets = json!({"apiVersion": "admission.berth.dev/v1alpha1", "kind": "AdmissionPolicy",
         "bindingGuard": {"enabled": true, "waitFor": "10ms"}});
     let policy = Policy::from_value(&budgets).unwrap();
-    let admission = AdmissionController::stateful(policy, RuleOptions::default(), vec!["nodes", "pods"]);
+    let admission = AdmissionController::stateful(policy, vec!["nodes", "pods"]);
     let (server, stop) = server(admission.clone(), Limits::default()).await;
     let bindings = json!({"group": "", "version": "v1", "resource": "bindings"});
     let mut body: Value = serde_json::from_str(&review(bindings)).unwrap();
@@ -176,8 +175,7 @@ async fn requests_that_need_an_unsynced_state_get_an_error() {
 async fn a_binding_waits_until_the_cache_shows_its_pod() {
     let policy = json!({"apiVersion": "admission.berth.dev/v1alpha1", "kind": "AdmissionPolicy",
         "bindingGuard": {"enabled": true, "waitFor": "10m"}});
-    let admission =
-        AdmissionController::stateful(Policy::from_value(&policy).unwrap(), RuleOptions::default(), vec![]);
+    let admission = AdmissionController::stateful(Policy::from_value(&policy).unwrap(), vec![]);
     let world = berth_testkit::text::world("node a\npod default/p");
     let request = json!({"uid": "1", "operation": "CREATE", "name": "p", "namespace": "default",
         "resource": pods(), "subResource": "binding", "object": {"target": {"name": "a"}}});
@@ -211,8 +209,7 @@ async fn until(happens: impl Fn() -> bool) {
 async fn a_caller_that_hung_up_ended_the_review() {
     let policy = json!({"apiVersion": "admission.berth.dev/v1alpha1", "kind": "AdmissionPolicy",
         "bindingGuard": {"enabled": true, "waitFor": "10m"}});
-    let admission =
-        AdmissionController::stateful(Policy::from_value(&policy).unwrap(), RuleOptions::default(), vec![]);
+    let admission = AdmissionController::stateful(Policy::from_value(&policy).unwrap(), vec![]);
     let (server, stop) = server(admission.clone(), Limits::default()).await;
     let mut body: Value = serde_json::from_str(&review(pods())).unwrap();
     body["request"]["subResource"] = "binding".into();

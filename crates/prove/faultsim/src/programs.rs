@@ -150,10 +150,7 @@ pub fn webhook(network: &Network, connection: impl Fn() -> Connection + 'static)
     Box::new(move || {
         let (network, client) = (network.clone(), client(&connection));
         let guard = Some(policy::BindingGuard::default());
-        let admission = AdmissionController::mirrored(
-            Policy { binding_guard: guard, ..Policy::default() },
-            Default::default(),
-        );
+        let admission = AdmissionController::mirrored(Policy { binding_guard: guard, ..Policy::default() });
         let mirroring = admission.clone();
         let serve: Serve = Arc::new(move |request| review(admission.clone(), request).boxed());
         async move {

@@ -3,13 +3,13 @@
 use berth_rules::admission::shortened;
 use berth_schema::patch::apply::{ApplyError, apply};
 use berth_schema::patch::managed::{Actor, track_update};
-use berth_schema::patch::{self, PatchError, go_text};
+use berth_schema::patch::{self, go_text};
 use berth_schema::resource::Resource;
 use berth_schema::type_of;
 use serde_json::Value;
 
 use super::convert;
-use super::decode::{self, APPLY, FieldsError, check_fields, check_name, is_apply, media_type};
+use super::decode::{self, APPLY, FieldsError, check_fields, check_name, is_apply, media_type, patch_failed};
 use super::options::{WriteOptions, delete_options};
 use super::strict_json::{self, Parsed};
 use crate::request::{ApiRequest, ApiResult, Cause, CauseType, DeleteOptions, Reason, Status, Verb};
@@ -92,18 +92,6 @@ pub fn patched(
     })?;
     check_name(request, &value["metadata"])?;
     Ok(value)
-}
-
-pub fn patch_failed(error: &PatchError) -> Box<Status> {
-    let reason = match error {
-        PatchError::Malformed(_) => Reason::BadRequest,
-        PatchError::Unprocessable(_) => Reason::Invalid,
-        PatchError::Untyped(_) => Reason::Unnamed,
-        PatchError::TooLarge(_) => Reason::RequestEntityTooLarge,
-    };
-    let mut status = Status::new(reason, error.to_string());
-    status.details.is_shown = reason == Reason::Invalid;
-    status
 }
 
 /// Top-level fields that a request does not change.

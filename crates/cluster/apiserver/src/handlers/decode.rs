@@ -1,7 +1,7 @@
 //! The body of a request as an object: its media type, its agreement with the path, and its unknown fields.
 
 use berth_rules::admission::shortened;
-use berth_schema::patch;
+use berth_schema::patch::{self, PatchError};
 use berth_schema::protobuf::{self, ProtobufError};
 use berth_schema::resource::Custom;
 use berth_schema::{DecodeError, Type, decode, prune, type_of};
@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::header;
 use serde_json::Value;
 
-use super::content::patch_failed;
 use super::convert;
 use super::strict_json::{self, Parsed};
 use crate::request::{ApiRequest, ApiResult, Cause, Reason, Status, Verb, note_conversion};
@@ -95,9 +94,21 @@ pub fn parse_object(request: &ApiRequest, kind: &str) -> ApiResult<Parsed> {
     let why = format!(
         "{NO_VERSION}json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
          \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-        patch::json_type(&parsed.value)
+        berth_schema::json_type(&parsed.value)
     );
     Err(unrecognized(kind, &why, body))
+}
+
+pub fn patch_failed(error: &PatchError) -> Box<Status> {
+    let reason = match error {
+        PatchError::Malformed(_) => Reason::BadRequest,
+        PatchError::Unprocessable(_) => Reason::Invalid,
+        PatchError::Untyped(_) => Reason::Unnamed,
+        PatchError::TooLarge(_) => Reason::RequestEntityTooLarge,
+    };
+    let mut status = Status::new(reason, error.to_string());
+    status.details.is_shown = reason == Reason::Invalid;
+    status
 }
 
 /// The body is no object of a kind. What does not look like one is shown as bytes, as kube-apiserver does.

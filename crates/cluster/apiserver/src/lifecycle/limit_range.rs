@@ -4,11 +4,11 @@
 use std::sync::OnceLock;
 
 use berth_api::object::volume::PersistentVolumeClaim;
-use berth_api::object::{Container, LimitRange, Pod, PodSpec, ResourceRequirements};
+use berth_api::object::{LimitRange, Pod};
 use berth_api::read::from_value;
 use berth_control::limits;
 use berth_schema::resource::{LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS, Resource};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kinds::write_resources;
 use crate::request::{ApiResult, Status};
@@ -31,14 +31,7 @@ pub(super) fn set_defaults(context: &Context<'_>, resource: &Resource, pod: &mut
         return;
     }
     // What cannot be read is refused when it is validated.
-    let containers = ["containers", "initContainers"].map(|list| with_resources(&pod["spec"], list));
-    let [Some(containers), Some(init_containers)] = containers else { return };
-    let mut outline = Pod::default();
-    *outline.spec = PodSpec {
-        containers: containers.into(),
-        init_containers: init_containers.into(),
-        ..PodSpec::default()
-    };
+    let Ok(mut outline) = from_value::<Pod>(&outline(&pod["spec"])) else { return };
     if let Some(report) = limits::set_defaults(&ranges, &mut outline) {
         write_resources(&mut pod["spec"], &outline.spec);
         if let Some(annotations) = object(&mut pod["metadata"], "annotations") {
@@ -47,16 +40,13 @@ pub(super) fn set_defaults(context: &Context<'_>, resource: &Resource, pod: &mut
     }
 }
 
-/// The containers of a list, with nothing but their names and resources: no more of the pod is read before webhooks have seen it.
-fn with_resources(spec: &Value, list: &str) -> Option<Vec<Container>> {
-    let container = |raw: &Value| {
-        let resources = match &raw["resources"] {
-            Value::Null => ResourceRequirements::default(),
-            resources => from_value(resources).ok()?,
-        };
-        Some(Container { name: text(raw, "/name").to_owned(), resources, ..Container::default() })
-    };
-    items(spec, list).iter().map(container).collect()
+/// A pod with nothing but the resources of its containers: no more of it is read before webhooks have seen it.
+fn outline(spec: &Value) -> Value {
+    let [containers, init_containers] = ["containers", "initContainers"].map(|list| {
+        let outline = |c: &Value| json!({"name": c["name"], "resources": c["resources"]});
+        items(spec, list).iter().map(outline).collect::<Value>()
+    });
+    json!({"spec": {"containers": containers, "initContainers": init_containers}})
 }
 
 /// Refuses a pod or a claim beyond the limits of its namespace.

@@ -26,7 +26,8 @@ fn report(text: &str, rules: &[&str]) -> LintReport {
 
 /// As [`report`], with settings and a policy.
 fn report_with(inventory: &Inventory, settings: &Settings, policy: Policy, rules: &[&str]) -> LintReport {
-    let offline = OfflineAdmission::new(policy, inventory, settings.rule_options());
+    let offline =
+        OfflineAdmission::new(Policy { rule_options: settings.rule_options(), ..policy }, inventory);
     let review = |pod: &Pod| {
         let answer = offline.review(pod).unwrap();
         let denied = answer.denied.map(|denial| Objection { refused: true, message: denial.message });

@@ -4,7 +4,8 @@ use json_patch::PatchOperation;
 use json_patch::jsonptr::Pointer;
 use serde_json::Value;
 
-use super::{PatchError, json_type};
+use super::PatchError;
+use crate::decode::json_type;
 
 /// Maximum number of operations, as in kube-apiserver.
 const MAX_OPERATIONS: usize = 10_000;

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{PatchError, json_type};
+use super::PatchError;
+use crate::decode::json_type;
 
 /// The object after the patch.
 ///

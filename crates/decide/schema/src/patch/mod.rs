@@ -19,18 +19,6 @@ mod tests;
 
 use serde_json::Value;
 
-/// What Go calls the JSON type of a value.
-pub fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 /// A value as Go prints it.
 pub fn go_text(value: &Value) -> String {
     match value {

@@ -6,7 +6,8 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::order::{arrange, identity, positions};
-use super::{PatchError, go_text, json_type};
+use super::{PatchError, go_text};
+use crate::decode::json_type;
 use crate::{Patch, Type};
 
 /// Larger objects, which are maps, do not keep their order.

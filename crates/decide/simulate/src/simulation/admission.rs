@@ -68,7 +68,7 @@ impl Simulation {
 
     /// The placement policies that are in force.
     pub(super) fn policies_of(&self, inventory: &Inventory) -> PolicySet {
-        let policies = self.policies.iter().filter(|_| self.extensions).cloned();
+        let policies = self.policies.iter().filter(|_| self.cluster.settings().extensions).cloned();
         let labels = inventory.namespaces.iter().map(|e| &e.object.metadata);
         PolicySet::new(policies, labels.map(|m| (m.name.clone(), m.labels.clone())).collect())
     }

@@ -163,7 +163,6 @@ impl Simulation {
         };
 
         let mut simulation = Simulation {
-            extensions: options.settings.extensions,
             cluster,
             pods: Pods::default(),
             queue: Vec::new(),
@@ -296,6 +295,6 @@ impl Simulation {
     }
 
     pub(super) fn group_of(&self, pod: &Pod) -> Option<GroupKey> {
-        self.groups.group_of(pod, self.extensions)
+        self.groups.group_of(pod, self.cluster.settings().extensions)
     }
 }

@@ -243,7 +243,7 @@ impl Simulation {
 
     /// The group that a pod names itself: of a member of a hierarchy, its PodGroup.
     pub(crate) fn own_group(&self, i: usize) -> Option<GroupKey> {
-        GroupKey::of(&self.pods[i].pod, self.extensions)
+        GroupKey::of(&self.pods[i].pod, self.cluster.settings().extensions)
     }
 
     /// The members of a group with a node, each with the group that it names itself.

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use berth_api::object::GroupKey;
 use berth_engine::{Outcome, PreparedPod};
 use berth_input::inventory::Inventory;
 
@@ -39,9 +38,8 @@ impl Simulation {
 
     /// The priority of a pod, or of its group.
     pub(super) fn priority(&self, position: usize) -> i32 {
-        let pod = &self.pods[position].pod;
-        let group = GroupKey::of(pod, self.extensions).and_then(|key| self.group_disruptions.get(&key));
-        group.and_then(|disruption| disruption.priority).or(pod.spec.priority).unwrap_or(0)
+        let group = self.own_group(position).and_then(|key| self.group_disruptions.get(&key)?.priority);
+        group.or(self.pods[position].pod.spec.priority).unwrap_or(0)
     }
 
     /// Places pods, which are sorted by priority, and their victims; see [`Simulation::run`]. Returns the

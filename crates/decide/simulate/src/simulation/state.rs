@@ -48,8 +48,6 @@ use super::workloads::Workloads;
 #[derive(Clone)]
 pub struct Simulation {
     pub(crate) cluster: Cluster,
-    /// Whether the proposals' fields are read.
-    pub(crate) extensions: bool,
     /// All pods, running and pending, in input order.
     pub(crate) pods: Pods,
     /// Positions of pending pods in [`Simulation::pods`], in the order in which they are placed.

@@ -8,6 +8,7 @@ use berth_api::object::PodLimits;
 use berth_api::syntax::quantity::Quantity;
 use berth_engine::Settings;
 use berth_input::policy::RequiredLabels;
+use berth_rules::RuleOptions;
 
 pub use berth_input::config::ConfigErrors;
 
@@ -17,6 +18,8 @@ pub const KIND: &str = "AdmissionPolicy";
 /// Everything that can be chosen. The default is what holds without a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
+    /// How the rules of pods are read; no file says that.
+    pub rule_options: RuleOptions,
     /// Namespaces whose pods neither block nor are blocked by anti-affinity, with the engine's default. Terms of
     /// their pods are not checked for blocking.
     pub exempt_namespaces: Vec<String>,
@@ -191,6 +194,7 @@ impl Default for Policy {
     fn default() -> Self {
         let Settings { exempt_namespaces, exempt_from_v1, all_topologies, .. } = Settings::default();
         Policy {
+            rule_options: RuleOptions::default(),
             exempt_namespaces,
             exempt_from_v1,
             all_topologies,

@@ -12,7 +12,6 @@ pub(crate) struct PodAttributes<'a> {
     pub(crate) request: &'a AdmissionRequest,
     pub(crate) policy: &'a Policy,
     pub(crate) pod: &'a AdmittedPod,
-    pub(crate) extensions: bool,
     pub(crate) now: Instant,
 }
 

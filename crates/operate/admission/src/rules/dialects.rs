@@ -10,7 +10,7 @@ pub(super) fn warn_about_differences(attributes: &PodAttributes<'_>, found: &mut
     if !attributes.policy.dialect_warnings {
         return;
     }
-    for note in dialect_notes(&attributes.pod.object, attributes.extensions) {
+    for note in dialect_notes(&attributes.pod.object, attributes.policy.rule_options.extensions) {
         found.warn(format!("{}: {}", note.path, note.text));
     }
 }

@@ -40,15 +40,13 @@ pub(crate) fn check_template<K: StateAccess>(
     // Controllers make workloads of others, as they make pods.
     let owners = request.object["metadata"].get("ownerReferences").map(from_value);
     pod.metadata.owner_references = owners.and_then(Result::ok).unwrap_or_default();
-    let options = access.rule_options();
-    let pod = AdmittedPod::new(pod, options);
+    let pod = AdmittedPod::new(pod, policy.rule_options);
     let mut of_pod = Findings::default();
     if has_few_entries(request, policy, &pod.object, &mut of_pod).is_err() {
         return Ok(());
     }
     has_valid_annotations(request, policy, &pod.object, None, &mut of_pod);
-    let attributes = PodAttributes { request, policy, pod: &pod, extensions: options.extensions, now };
-    check_pod(&attributes, access, &mut of_pod)?;
+    check_pod(&PodAttributes { request, policy, pod: &pod, now }, access, &mut of_pod)?;
     let mut of_labels = Findings::default();
     carries_required_labels(request, policy, &pod.object, None, &mut of_labels);
     for Answer { denied, warnings, .. } in [of_pod.into_answer(), of_labels.into_answer()] {

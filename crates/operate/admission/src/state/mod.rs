@@ -63,7 +63,8 @@ fn without_volumes_and_devices(mut profile: Profile) -> Profile {
 
 impl State {
     /// An empty state for a policy.
-    pub fn new(policy: &Policy, RuleOptions { extensions, feature_gates }: RuleOptions) -> State {
+    pub fn new(policy: &Policy) -> State {
+        let RuleOptions { extensions, feature_gates } = policy.rule_options;
         let guard = policy.binding_guard.as_ref();
         let plugins = guard.map(|g| g.rules.iter().copied().map(plugin).collect()).unwrap_or_default();
         let guard_profile = Profile {
@@ -232,11 +233,6 @@ pub trait StateAccess {
 
     fn placement(&self) -> Result<Arc<PolicySet>, ReviewError> {
         Ok(Arc::default())
-    }
-
-    /// How the rules of pods are read.
-    fn rule_options(&self) -> RuleOptions {
-        RuleOptions::default()
     }
 }
 

@@ -8,7 +8,6 @@ use berth_admission::{
 };
 use berth_api::object::Pod;
 use berth_input::policy::PolicySet;
-use berth_rules::RuleOptions;
 use serde_json::{Value, json};
 
 /// The default policy with these fields changed.
@@ -43,7 +42,7 @@ impl World {
     /// Pods with `on` run on that node; the others are pending.
     pub fn new(policy: Policy, text: &str) -> World {
         let world = berth_testkit::text::world(text);
-        let mut state = State::new(&policy, RuleOptions::default());
+        let mut state = State::new(&policy);
         for namespace in &world.namespaces {
             state.cluster().set_namespace(namespace);
         }

@@ -7,7 +7,6 @@ use berth_admission::{AdmissionController, AdmissionRequest, Answer, Endpoint, P
 use berth_api::read::pod_template_pointer;
 use berth_api::resource::{PLACEMENT_POLICIES, RESOURCES};
 use berth_apiserver::admission::{Operation, Phase};
-use berth_rules::RuleOptions;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
@@ -21,14 +20,14 @@ pub struct InProcess(Arc<AdmissionController>);
 
 impl InProcess {
     /// Admission with a policy, which follows the placement policies and, if need be, the state of the cluster.
-    pub fn new(policy: Policy, options: RuleOptions) -> InProcess {
+    pub fn new(policy: Policy) -> InProcess {
         let policy = Policy {
             validate_annotation: false,
             merge_match_label_keys: false,
             node_restriction: false,
             ..policy
         };
-        InProcess(AdmissionController::mirrored(policy, options))
+        InProcess(AdmissionController::mirrored(policy))
     }
 
     pub fn admission(&self) -> Arc<AdmissionController> {

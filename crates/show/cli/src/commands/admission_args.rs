@@ -44,8 +44,8 @@ impl AdmissionArgs {
                 policy.scheduler_names.push(name.clone());
             }
         }
-        let ServerOptions { extensions, feature_gates, .. } = *server;
-        let in_process = InProcess::new(policy, RuleOptions { extensions, feature_gates });
+        policy.rule_options = RuleOptions { extensions: true, feature_gates: server.feature_gates };
+        let in_process = InProcess::new(policy);
         let admission = in_process.admission();
         server.admission = Some(Arc::new(in_process));
         Ok(Some(admission))

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use berth_admission::policy::Action;
-use berth_admission::{Answer, OfflineAdmission};
+use berth_admission::{Answer, OfflineAdmission, Policy};
 use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::Pod;
 use berth_api::read::{SourceLocation, collect_manifests};
@@ -143,7 +143,9 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let policy = args.policy.clone().or_else(|| config.policy.map(|path| path.display().to_string()));
     let mut policy = policy.map(|file| policy_file::read(Some(&file))).transpose()?;
     let convention = policy.as_mut().and_then(|policy| policy.required_labels.take());
-    let offline = policy.map(|policy| OfflineAdmission::new(policy, &inventory, settings.rule_options()));
+    let offline = policy.map(|policy| {
+        OfflineAdmission::new(Policy { rule_options: settings.rule_options(), ..policy }, &inventory)
+    });
     let review = offline.map(|offline| move |pod: &Pod| objections(&offline, pod));
     let files = find_inputs(&args.cluster.files)?;
     let names: HashSet<String> = files.iter().map(|file| file.name()).collect();

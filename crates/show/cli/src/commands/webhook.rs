@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use berth_admission::AdmissionController;
 use berth_admission::server::{self, ServerError, ServerOptions};
 use berth_client::connect;
-use berth_rules::RuleOptions;
 use berth_serve::CertificateSource;
 use berth_terminal::output;
 use berth_terminal::process::ExitStatus;
@@ -80,7 +79,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     runtime::run(async |stop| {
         let config = args.connection.options().config().await?;
         let client = connect::client(config)?;
-        let admission = AdmissionController::mirrored(policy, RuleOptions::default());
+        let admission = AdmissionController::mirrored(policy);
         let mut components = Components::new(stop.child_token());
         let server = server::start(admission.clone(), options, components.stop_token()).await?;
         if let (Some(path), Some(ca)) = (&args.write_ca, server.ca_pem()) {
