@@ -75,7 +75,7 @@ pub struct Expectation {
     pub groups: Vec<GroupStep>,
 }
 
-/// What became of a group before the next one was decided. Pods without a node are gone then.
+/// The outcome of a group before the next one was decided. Pods without a node are gone then.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct GroupStep {
