@@ -33,6 +33,7 @@ use crate::queue::{Queue, QueueOptions};
 use crate::recorder::Recorder;
 use crate::relaxation::Relaxation;
 use crate::reporter::Reporter;
+use crate::resizes::DeferredResizes;
 use crate::serving;
 use crate::state::{Budgets, State};
 use crate::status::Handle;
@@ -100,6 +101,7 @@ pub(crate) fn start(
             // Pods of this scheduler are kept until they are bound.
             keeps: Arc::new(move |pod| profiles.profile(&pod.spec.scheduler_name).is_some()),
         };
+        let resizes_preempt = config.feature_gates.is_on("InPlacePodVerticalScalingSchedulerPreemption");
         let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
         let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
         cluster.record_changes(true);
@@ -143,6 +145,7 @@ pub(crate) fn start(
             waker: Waker::new(options.flush_after, now),
             relaxation: Relaxation::default(),
             replacements: ExpectedReplacements::default(),
+            resizes: DeferredResizes::new(resizes_preempt, options.flush_after, now),
             instruments: Instruments::new(metrics.clone(), now),
             reporter,
             metrics,
