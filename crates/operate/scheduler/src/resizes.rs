@@ -102,11 +102,18 @@ impl DeferredResizes {
                 break;
             }
             pending.metrics.preemption_attempts.inc();
-            let Some(found) = state.cluster.preempt_for_resize(prepared, state.budgets.list()) else { continue };
+            let Some(found) = state.cluster.preempt_for_resize(prepared, state.budgets.list()) else {
+                continue;
+            };
             if preemptions.too_many(now, self.period).is_some() {
                 continue;
             }
-            tracing::info!(pod = pod.key(), node = found.node, victims = found.victims.len(), "preempting for a resize");
+            tracing::info!(
+                pod = pod.key(),
+                node = found.node,
+                victims = found.victims.len(),
+                "preempting for a resize"
+            );
             pending.metrics.preemption_victims.observe(found.victims.len() as f64);
             *victims = found.victims.into_iter().filter_map(|name| state.victim(name)).collect();
             pending.statuses.evict_now(Eviction {

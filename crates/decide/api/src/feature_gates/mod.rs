@@ -118,31 +118,22 @@ impl GateSetting {
     }
 
     /// Why it changes nothing in Berth, if it asks for a change.
-    ///
-    /// # Errors
-    /// The gate is locked to the other value in this version.
-    pub fn without_effect(&self, version: KubernetesVersion) -> Result<Option<String>, String> {
+    pub fn without_effect(&self, version: KubernetesVersion) -> Option<String> {
         let GateSetting { gate, value } = self;
         let FeatureGate { name, in_berth, .. } = gate;
-        let Some(state) = gate.in_version(version) else {
-            let what = in_berth.strip_prefix(HONOURED).map(|text| text.trim_start_matches(": "));
-            let what = what.map(|what| format!(" ({what})")).unwrap_or_default();
-            let versions = gate.versions();
-            return Ok(Some(format!(
-                "{name}={value} has no effect: Kubernetes {version} does not have this gate of {versions}{what}"
-            )));
+        let why = match gate.in_version(version) {
+            None => {
+                let what = in_berth.strip_prefix(HONOURED).map(|text| text.trim_start_matches(": "));
+                let what = what.map(|what| format!(" ({what})")).unwrap_or_default();
+                format!("Kubernetes {version} does not have this gate of {}{what}", gate.versions())
+            }
+            Some(state) if *value == state.default => return None,
+            Some(state) if state.is_locked => format!("Kubernetes {version} locks it to {}", state.default),
+            Some(_) if gate.has_effect() => return None,
+            Some(_) if in_berth.is_empty() => "it concerns other components of Kubernetes".to_owned(),
+            Some(_) => (*in_berth).to_owned(),
         };
-        if *value == state.default {
-            return Ok(None);
-        }
-        if state.is_locked {
-            let locked = state.default;
-            return Err(format!("cannot set feature gate {name} to {value}, feature is locked to {locked}"));
-        }
-        Ok((!gate.has_effect()).then(|| match *in_berth {
-            "" => format!("{name}={value} has no effect: it concerns other components of Kubernetes"),
-            why => format!("{name}={value} has no effect: {why}"),
-        }))
+        Some(format!("{name}={value} has no effect: {why}"))
     }
 }
 

@@ -26,9 +26,7 @@ impl Scheduler {
                 self.pre_bind.devices.claims_listed()
             }
             Change::NodeApplied(node) => self.resizes.node_applied(&node),
-            Change::NamespaceApplied(_)
-            | Change::NamespaceDeleted(_)
-            | Change::Listed(_) => {}
+            Change::NamespaceApplied(_) | Change::NamespaceDeleted(_) | Change::Listed(_) => {}
             Change::Readability(source) => self.readability_changed(source),
             Change::Failed(failure) => self.failure = Some(failure),
             Change::NodeDeleted(node) => {

@@ -11,7 +11,8 @@ use super::preempting::{classes, of_class};
 use super::support::*;
 
 async fn start(gates: &str) -> (World, SchedulerOptions) {
-    let settings: Vec<_> = gates.split_terminator(',').map(|text| GateSetting::parse(text).unwrap()).collect();
+    let settings: Vec<_> =
+        gates.split_terminator(',').map(|text| GateSetting::parse(text).unwrap()).collect();
     let feature_gates = FeatureGates::new(KubernetesVersion::V1_37, &settings);
     let mut options = impatient();
     options.settings.config.feature_gates = feature_gates;
@@ -81,7 +82,8 @@ async fn no_pod_is_preempted_for_a_resize_where_it_is_not_allowed() {
     for (gates, class, forbids) in [("", "high", false), (GATE, "patient", false), (GATE, "high", true)] {
         let (world, options) = start(gates).await;
         with_two_victims(&world).await;
-        let policy = |owners: Value| json!({"spec": {"podPreemptionPolicy": {"disableResizePreemption": owners}}});
+        let policy =
+            |owners: Value| json!({"spec": {"podPreemptionPolicy": {"disableResizePreemption": owners}}});
         if forbids {
             world.patch(&format!("{NODES}/n0"), policy(json!(["example.com/operator"]))).await;
         }
