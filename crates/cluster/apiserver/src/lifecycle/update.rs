@@ -51,6 +51,9 @@ pub(super) fn admit(
     let mut found = validate(new);
     if !found.0.is_empty() {
         found.drop_earlier(&validate(old), new, old);
+        found
+            .0
+            .retain(|cause| !strategy.validated_if_new().iter().any(|field| cause.field.starts_with(field)));
     }
     // A new specification of a claim is refused in any case.
     if !(is_main && *resource == RESOURCE_CLAIMS && new["spec"] != old["spec"]) {

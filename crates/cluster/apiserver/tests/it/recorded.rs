@@ -155,9 +155,12 @@ fn leaves(value: &Value, path: String, into: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// What the admission plugin ServiceAccount sets, which was off when the answers were recorded.
-fn is_of_service_account(path: &str) -> bool {
-    path.ends_with("spec.serviceAccountName") || path.ends_with("spec.serviceAccount")
+/// What the admission plugin ServiceAccount sets, which was off when the answers were recorded, and who made a request.
+fn is_of_setup(path: &str, value: &Value) -> bool {
+    let is_account = path.ends_with("spec.serviceAccountName") || path.ends_with("spec.serviceAccount");
+    is_account && value == "default"
+        || path == ".spec.username" && (value == "admin" || value == "kubernetes-admin")
+        || path == ".spec.uid" && value == "1"
 }
 
 fn filled(text: &str, grabbed: &BTreeMap<String, String>) -> String {
@@ -207,9 +210,9 @@ async fn difference(
     }
     let (mut ours, mut theirs) = (BTreeMap::new(), BTreeMap::new());
     leaves(&normal.of(answer, ""), String::new(), &mut ours);
-    ours.retain(|path, value| !(is_of_service_account(path) && value == "default"));
+    ours.retain(|path, value| !is_of_setup(path, value));
     leaves(&normal.of(recorded.answer.clone(), ""), String::new(), &mut theirs);
-    theirs.retain(|path, value| !(is_of_service_account(path) && value == "default"));
+    theirs.retain(|path, value| !is_of_setup(path, value));
     let mut differences = Vec::new();
     if status != recorded.status {
         differences.push(format!("status {status} {}", recorded.status));
