@@ -55,11 +55,14 @@ pub(super) fn admit(
             .0
             .retain(|cause| !strategy.validated_if_new().iter().any(|field| cause.field.starts_with(field)));
     }
+    if is_main && strategy.validates_change_first() {
+        strategy.validate_update(context, new, old, &mut causes);
+    }
     // A new specification of a claim is refused in any case.
     if !(is_main && *resource == RESOURCE_CLAIMS && new["spec"] != old["spec"]) {
         causes.append(found);
     }
-    if is_main {
+    if is_main && !strategy.validates_change_first() {
         strategy.validate_update(context, new, old, &mut causes);
     }
     causes.refuse(resource, new)?;

@@ -76,6 +76,11 @@ pub trait Strategy: Sync {
         &[]
     }
 
+    /// Whether a change is validated before the object that it makes.
+    fn validates_change_first(&self) -> bool {
+        false
+    }
+
     /// Validates a change of everything but metadata.
     fn validate_update(&self, _context: &Context<'_>, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 

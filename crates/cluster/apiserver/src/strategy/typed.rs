@@ -18,6 +18,8 @@ pub struct Typed {
     pub enums: &'static [(&'static str, &'static str, &'static [&'static str])],
     /// Rules of the spec, in place of those of its type.
     pub spec: Fields,
+    /// Required texts whose own rules say that they are missing: definition and field.
+    pub not_required: &'static [(&'static str, &'static str)],
     /// Lists that need at least one item: definition and field.
     pub not_empty: &'static [(&'static str, &'static str)],
     /// JSON pointers to what an update may not change.
@@ -47,6 +49,7 @@ impl Typed {
             defaults: &[],
             enums: &[],
             spec: &[],
+            not_required: &[],
             not_empty: &[],
             immutable: &[],
             name_problems: syntax::dns_subdomain,
@@ -85,10 +88,14 @@ impl Strategy for Typed {
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         if !self.spec.is_empty() {
             field_rules::apply(&value["spec"], "spec", self.spec, causes);
-        } else if let Some(ty) = self.resource.ty() {
-            self.check_type(&ty, value, &mut String::new(), causes);
         }
         (self.check)(value, causes);
+        // As declared rules come after those that are written by hand.
+        if self.spec.is_empty()
+            && let Some(ty) = self.resource.ty()
+        {
+            self.check_type(&ty, value, &mut String::new(), causes);
+        }
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
@@ -154,7 +161,8 @@ impl Typed {
                     let value = &value[name];
                     let is_text = matches!(field.ty(), Type::Scalar(Scalar::String | Scalar::Bytes));
                     let is_scalar = matches!(field.ty(), Type::Scalar(_));
-                    if field.required && is_scalar && (value.is_null() || (is_text && is_empty(value)))
+                    if self.not_required.contains(&(definition(of), name)) {
+                    } else if field.required && is_scalar && (value.is_null() || (is_text && is_empty(value)))
                         || (is_empty(value) && self.not_empty.contains(&(definition(of), name)))
                     {
                         causes.required(path, "");

@@ -142,6 +142,20 @@ impl Normal {
     }
 }
 
+/// The leaves of an answer. The message of an invalid object repeats its causes.
+fn compared(normal: &Normal, answer: Value) -> BTreeMap<String, Value> {
+    let mut answer = normal.of(answer, "");
+    let causes = answer["details"]["causes"].as_array().map_or(0, Vec::len);
+    let message = answer["message"].as_str().and_then(|message| message.split_once(" is invalid: "));
+    if let Some((object, _)) = message.filter(|_| causes > 0) {
+        answer["message"] = format!("{object} is invalid").into();
+    }
+    let mut found = BTreeMap::new();
+    leaves(&answer, String::new(), &mut found);
+    found.retain(|path, value| !is_of_setup(path, value));
+    found
+}
+
 /// Each leaf by its path.
 fn leaves(value: &Value, path: String, into: &mut BTreeMap<String, Value>) {
     match value {
@@ -208,11 +222,7 @@ async fn difference(
         let found = found.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
         grabbed.insert(name.clone(), found.unwrap_or_else(|| "NONE".to_owned()));
     }
-    let (mut ours, mut theirs) = (BTreeMap::new(), BTreeMap::new());
-    leaves(&normal.of(answer, ""), String::new(), &mut ours);
-    ours.retain(|path, value| !is_of_setup(path, value));
-    leaves(&normal.of(recorded.answer.clone(), ""), String::new(), &mut theirs);
-    theirs.retain(|path, value| !is_of_setup(path, value));
+    let (ours, theirs) = (compared(normal, answer), compared(normal, recorded.answer.clone()));
     let mut differences = Vec::new();
     if status != recorded.status {
         differences.push(format!("status {status} {}", recorded.status));

@@ -106,6 +106,11 @@ impl Strategy for CertificateSigningRequest {
     /// The subresource `status` keeps the conditions that `approval` sets; what is requested stays.
     fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
         take(new, old, "spec");
+        for condition in
+            items_mut(&mut new["status"], "conditions").iter_mut().filter_map(Value::as_object_mut)
+        {
+            ["lastTransitionTime", "lastUpdateTime"].iter().for_each(|time| default(condition, time, now()));
+        }
         if context.subresource != "status" {
             return;
         }

@@ -107,6 +107,10 @@ pub const STORAGE_COLUMNS: &[Column] = &[
 pub struct VolumeAttributesClass;
 
 impl Strategy for VolumeAttributesClass {
+    fn validates_change_first(&self) -> bool {
+        true
+    }
+
     fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
         add_finalizer(value, "metadata", "kubernetes.io/vac-protection");
     }
