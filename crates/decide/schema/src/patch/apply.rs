@@ -80,10 +80,13 @@ pub fn apply(
     actor: &Actor<'_>,
     force: bool,
 ) -> Result<Value, ApplyError> {
-    let Applied { object: mut applied, sent, own, ignored, malformed } = read(ty, applied, actor.ignored)?;
-    if let (None, Some(fields)) = (live, applied.as_object_mut()) {
+    let Applied { object: mut applied, mut sent, own, ignored, malformed } =
+        read(ty, applied, actor.ignored)?;
+    if live.is_none() {
         // Whether a new object has them is decided by its kind; the manager does not own them.
-        fields.extend(ignored);
+        for fields in [&mut applied, &mut sent].into_iter().filter_map(Value::as_object_mut) {
+            fields.extend(ignored.clone());
+        }
     }
     let nothing = json!({ "apiVersion": applied["apiVersion"], "kind": applied["kind"], "metadata": {} });
     let mut current = live.unwrap_or(&nothing).clone();

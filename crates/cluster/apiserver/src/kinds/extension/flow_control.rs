@@ -203,8 +203,9 @@ pub static PRIORITY_LEVEL: Typed = Typed {
             causes.invalid("spec.type", &text(spec, "/type").into(), why);
         }
         if validate_union(spec, "spec", [("Exempt", "exempt"), ("Limited", "limited")], causes) {
-            validate_limits(&spec["limited"], "spec.limited", causes);
-            validate_limits(&spec["exempt"], "spec.exempt", causes);
+            for member in ["limited", "exempt"].into_iter().filter(|member| !spec[member].is_null()) {
+                validate_limits(&spec[member], &format!("spec.{member}"), causes);
+            }
         }
     },
     spec: BY_CHECK,
