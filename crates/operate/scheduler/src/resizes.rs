@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Node, Pod};
 use berth_client::call::CallError;
 use berth_engine::PreparedPod;
@@ -41,7 +42,8 @@ struct Deferred {
 
 impl DeferredResizes {
     /// `period`: of preemptions that make no room, one follows in each.
-    pub(crate) fn new(is_enabled: bool, period: Duration, now: Instant) -> DeferredResizes {
+    pub(crate) fn new(gates: FeatureGates, period: Duration, now: Instant) -> DeferredResizes {
+        let is_enabled = gates.in_place_pod_vertical_scaling_scheduler_preemption;
         let (pods, nodes_without) = (BTreeMap::new(), BTreeSet::new());
         DeferredResizes { is_enabled, pods, nodes_without, is_due: false, not_before: now, period }
     }

@@ -164,12 +164,14 @@ pub struct FeatureGates {
     pub dra_device_taint_rules: bool,
     /// Ranges of consumable capacity are calculated in thousandths (enhancement 5075, Kubernetes 1.37).
     pub dra_fractional_capacity_range: bool,
+    /// The scheduler preempts for deferred resizes of running pods (Kubernetes 1.37).
+    pub in_place_pod_vertical_scaling_scheduler_preemption: bool,
     /// Parallel to [`API_GATES`].
     pub of_api: [bool; API_GATES.len()],
 }
 
 /// Gates of kinds and fields that only the API server reads: without them, it does not serve the kind, and drops the field.
-pub const API_GATES: [&str; 14] = [
+pub const API_GATES: [&str; 13] = [
     "DRADerivedAttributes",
     "DRADeviceCompatibilityGroups",
     "DRAListTypeAttributes",
@@ -181,7 +183,6 @@ pub const API_GATES: [&str; 14] = [
     "GenericWorkload",
     "H2CContainerProbe",
     "InPlacePodVerticalScalingMemoryBackedVolumes",
-    "InPlacePodVerticalScalingSchedulerPreemption",
     "TopologyAwareWorkloadScheduling",
     "UserNamespacesHostNetworkSupport",
 ];
@@ -252,6 +253,7 @@ impl FeatureGates {
             dra_node_allocatable_resources: false,
             dra_device_taint_rules: false,
             dra_fractional_capacity_range: false,
+            in_place_pod_vertical_scaling_scheduler_preemption: false,
             of_api: [false; API_GATES.len()],
         }
     }
@@ -273,6 +275,10 @@ impl FeatureGates {
             ("DRANodeAllocatableResources", &mut self.dra_node_allocatable_resources),
             ("DRADeviceTaintRules", &mut self.dra_device_taint_rules),
             ("DRAFractionalCapacityRange", &mut self.dra_fractional_capacity_range),
+            (
+                "InPlacePodVerticalScalingSchedulerPreemption",
+                &mut self.in_place_pod_vertical_scaling_scheduler_preemption,
+            ),
         ];
         of_rules.into_iter().chain(API_GATES.into_iter().zip(&mut self.of_api))
     }

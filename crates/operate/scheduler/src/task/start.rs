@@ -90,7 +90,7 @@ pub(crate) fn start(
         let device_writer =
             DeviceWriter::new(client.clone(), leadership.clone(), options.bind_timeout(), n_claim_writers);
         let config = Arc::new(options.settings.config.clone());
-        let profiles = config.clone();
+        let (profiles, gates) = (config.clone(), config.feature_gates);
         let mirrored = MirrorOptions {
             sources: Source::ALL,
             watch_idle_timeout: options.watch_idle_timeout,
@@ -101,7 +101,6 @@ pub(crate) fn start(
             // Pods of this scheduler are kept until they are bound.
             keeps: Arc::new(move |pod| profiles.profile(&pod.spec.scheduler_name).is_some()),
         };
-        let resizes_preempt = config.feature_gates.is_on("InPlacePodVerticalScalingSchedulerPreemption");
         let (mirror, watch_events) = Mirror::start(client.clone(), mirrored);
         let mut cluster = Cluster::new(Settings { all_node_attributes: false, ..options.settings.clone() });
         cluster.record_changes(true);
@@ -145,7 +144,7 @@ pub(crate) fn start(
             waker: Waker::new(options.flush_after, now),
             relaxation: Relaxation::default(),
             replacements: ExpectedReplacements::default(),
-            resizes: DeferredResizes::new(resizes_preempt, options.flush_after, now),
+            resizes: DeferredResizes::new(gates, options.flush_after, now),
             instruments: Instruments::new(metrics.clone(), now),
             reporter,
             metrics,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_api::feature_gates::{FeatureGates, GateSetting, KubernetesVersion};
+use berth_api::feature_gates::FeatureGates;
 use berth_apiserver::ServerOptions;
 use berth_scheduler::SchedulerOptions;
 use serde_json::{Value, json};
@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 use super::preempting::{classes, of_class};
 use super::support::*;
 
-async fn start(gates: &str) -> (World, SchedulerOptions) {
-    let settings: Vec<_> =
-        gates.split_terminator(',').map(|text| GateSetting::parse(text).unwrap()).collect();
-    let feature_gates = FeatureGates::new(KubernetesVersion::V1_37, &settings);
+async fn start(is_on: bool) -> (World, SchedulerOptions) {
+    let feature_gates =
+        FeatureGates { in_place_pod_vertical_scaling_scheduler_preemption: is_on, ..FeatureGates::default() };
     let mut options = impatient();
     options.settings.config.feature_gates = feature_gates;
     let world = World::start_with(ServerOptions { feature_gates, ..ServerOptions::default() }).await;
@@ -47,11 +46,9 @@ async fn with_two_victims(world: &World) {
     }
 }
 
-const GATE: &str = "InPlacePodVerticalScalingSchedulerPreemption=true";
-
 #[tokio::test(start_paused = true)]
 async fn pods_are_preempted_for_a_resize_that_the_node_defers() {
-    let (world, options) = start(GATE).await;
+    let (world, options) = start(true).await;
     with_two_victims(&world).await;
     let scheduler = world.schedule(options).await;
     // Both leave: it has 100m of 300m, and asks for all of them.
@@ -67,7 +64,7 @@ async fn pods_are_preempted_for_a_resize_that_the_node_defers() {
 
 #[tokio::test(start_paused = true)]
 async fn for_a_resize_as_few_pods_are_preempted_as_suffice() {
-    let (world, options) = start(GATE).await;
+    let (world, options) = start(true).await;
     with_two_victims(&world).await;
     let scheduler = world.schedule(options).await;
     waits_for(&world, "high", "high", "200m").await;
@@ -79,8 +76,8 @@ async fn for_a_resize_as_few_pods_are_preempted_as_suffice() {
 
 #[tokio::test(start_paused = true)]
 async fn no_pod_is_preempted_for_a_resize_where_it_is_not_allowed() {
-    for (gates, class, forbids) in [("", "high", false), (GATE, "patient", false), (GATE, "high", true)] {
-        let (world, options) = start(gates).await;
+    for (is_on, class, forbids) in [(false, "high", false), (true, "patient", false), (true, "high", true)] {
+        let (world, options) = start(is_on).await;
         with_two_victims(&world).await;
         let policy =
             |owners: Value| json!({"spec": {"podPreemptionPolicy": {"disableResizePreemption": owners}}});
@@ -90,7 +87,7 @@ async fn no_pod_is_preempted_for_a_resize_where_it_is_not_allowed() {
         let scheduler = world.schedule(options).await;
         waits_for(&world, "resized", class, "300m").await;
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(left(&world).await.len(), 3, "{gates} {class} {forbids}");
+        assert_eq!(left(&world).await.len(), 3, "{is_on} {class} {forbids}");
         if forbids {
             world.patch(&format!("{NODES}/n0"), policy(Value::Null)).await;
             scheduler.until("it is allowed", |s| s.n_preempted == 2).await;
