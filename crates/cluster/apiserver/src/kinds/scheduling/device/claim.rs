@@ -106,8 +106,7 @@ impl Strategy for Claim {
         let (pointer, path) = self.devices;
         let requests = value.pointer(pointer).map_or(&[][..], |devices| items(devices, "requests"));
         let is_admin = |request: &Value| request["exactly"]["adminAccess"] == true;
-        let path =
-            requests.iter().position(is_admin).map(|i| format!("{path}.requests[{i}].exactly.adminAccess"));
+        let path = requests.iter().position(is_admin).map(|i| format!("{path}.requests[{i}].adminAccess"));
         require_admin_namespace(context, resource, value, path)?;
         self.validate_new(context, resource, value, warnings)
     }
