@@ -179,6 +179,42 @@ async fn a_webhook_set_what_no_client_may_set_in_a_new_object() {
     assert_eq!((code, &created["metadata"]["name"]), (StatusCode::CREATED, &json!("n")), "{created}");
 }
 
+/// The answers of kube-apiserver 1.37.
+#[tokio::test]
+async fn an_object_that_a_webhook_renamed_or_moved_was_stored_as_if_it_had_not() {
+    let reviewer = Reviewer::new(|phase, request| {
+        let name = request["name"].as_str().unwrap_or_default();
+        let replace =
+            |path: &str, value: &str| patch(json!([{"op": "replace", "path": path, "value": value}]));
+        match (phase, name) {
+            (Phase::Mutating, "name") => replace("/metadata/name", "renamed"),
+            (Phase::Mutating, "renamed") => replace("/metadata/name", "name"),
+            (Phase::Mutating, "namespace") => replace("/metadata/namespace", "kube-system"),
+            (Phase::Mutating, "kind") => replace("/kind", "Secret"),
+            _ => json!({"allowed": true}),
+        }
+    });
+    let server = server_with(reviewer).await;
+    let admin = admin(&server);
+    for (name, code, expected) in [
+        ("name", StatusCode::CREATED, "renamed"),
+        (
+            "namespace",
+            StatusCode::BAD_REQUEST,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        ("kind", StatusCode::INTERNAL_SERVER_ERROR, "no kind \"Secret\" is registered for version \"v1\""),
+    ] {
+        let (found, answer) = post(&admin, PODS, &pod(name)).await;
+        let shown = answer["metadata"]["name"].as_str().or(answer["message"].as_str()).unwrap();
+        assert!(found == code && shown.contains(expected), "{name}: {answer}");
+    }
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let (code, answer) = merge(&admin, &format!("{PODS}/renamed"), &labels).await;
+    let expected = "Pod \"name\" is invalid: metadata.name: Invalid value: \"name\": field is immutable";
+    assert_eq!((code, &answer["message"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!(expected)));
+}
+
 #[tokio::test]
 async fn the_plugin_runs_after_the_webhooks_of_its_phase() {
     let responder = Responder::start(|_, request| match request["object"]["metadata"]["labels"] {
