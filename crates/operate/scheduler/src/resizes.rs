@@ -55,7 +55,7 @@ impl DeferredResizes {
         }
         self.is_due = true;
         let is_ours = context.state.config.profile(&pod.spec.scheduler_name).is_some();
-        if !(is_ours && pod.status.is_resize_deferred()) {
+        if !is_ours || !pod.status.is_resize_deferred() || pod.metadata.is_deleting() {
             self.pods.remove(&pod.metadata.uid);
             return;
         }
@@ -103,7 +103,6 @@ impl DeferredResizes {
                 self.is_due = true;
                 break;
             }
-            pending.metrics.preemption_attempts.inc();
             let Some(found) = state.cluster.preempt_for_resize(prepared, state.budgets.list()) else {
                 continue;
             };
@@ -116,6 +115,7 @@ impl DeferredResizes {
                 victims = found.victims.len(),
                 "preempting for a resize"
             );
+            pending.metrics.preemption_attempts.inc();
             pending.metrics.preemption_victims.observe(found.victims.len() as f64);
             *victims = found.victims.into_iter().filter_map(|name| state.victim(name)).collect();
             pending.statuses.evict_now(Eviction {

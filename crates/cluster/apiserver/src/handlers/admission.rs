@@ -253,8 +253,7 @@ fn check_identity(target: &RequestInfo, is_update: bool, object: &Value, new: &V
     }
     let [(namespace, name), (old_namespace, old_name)] = [new, object].map(key);
     if !namespace.is_empty() && namespace != old_namespace {
-        let why = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Status::bad_request(why));
+        return Err(Status::other_namespace());
     }
     let mut causes = Causes::default();
     if is_update && !name.is_empty() && name != old_name {

@@ -256,8 +256,7 @@ fn agree_with_path(request: &ApiRequest, value: &mut Value) -> ApiResult {
     } else if namespace.is_empty() && !is_apply(request) {
         metadata.insert("namespace".to_owned(), Value::from(info.namespace.as_str()));
     } else if namespace != info.namespace && !namespace.is_empty() {
-        let why = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Status::bad_request(why));
+        return Err(Status::other_namespace());
     }
     if !info.name.is_empty() {
         let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();

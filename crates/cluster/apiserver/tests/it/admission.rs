@@ -160,7 +160,7 @@ async fn a_webhook_set_what_no_client_may_set_in_a_new_object() {
     let metadata = &created["metadata"];
     assert_eq!((&metadata["generation"], &metadata["deletionGracePeriodSeconds"]), (&json!(1), &Value::Null));
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let request = json!({"metadata": {"name": "r"}, "spec": {"request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K", "signerName": "example.com/s", "usages": ["any"]}});
+    let request = json!({"metadata": {"name": "r"}, "spec": {"request": SIGNING_REQUEST, "signerName": "example.com/s", "usages": ["any"]}});
     let (code, created) = post(&admin, requests, &request).await;
     assert_eq!(code, StatusCode::CREATED, "{created}");
     let spec = &created["spec"];

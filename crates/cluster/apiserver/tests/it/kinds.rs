@@ -9,7 +9,8 @@ use kube::Client;
 use serde_json::{Map, Value, json};
 
 use crate::support::{
-    admin, call, get, merge, post, put, send, server, server_of_all_kinds, watch, whole_server_with,
+    SIGNING_REQUEST, admin, call, get, merge, post, put, send, server, server_of_all_kinds, watch,
+    whole_server_with,
 };
 
 /// What validation requires and the schema does not say: the kind, the name, and fields to be merged.
@@ -103,7 +104,7 @@ fn needed(kind: &str) -> (&'static str, Value) {
             ("sample", json!({"spec": {"driver": "d", "pool": pool, "allNodes": true}}))
         }
         "CertificateSigningRequest" => {
-            let request = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+            let request = SIGNING_REQUEST;
             let signer = "example.com/signer";
             ("sample", json!({"spec": {"request": request, "signerName": signer, "usages": ["any"]}}))
         }

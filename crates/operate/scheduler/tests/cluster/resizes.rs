@@ -21,11 +21,15 @@ async fn start(is_on: bool) -> (World, SchedulerOptions) {
 }
 
 /// A running pod with 100m that waits for more.
-async fn waits_for(world: &World, name: &str, class: &str, cpu: &str) {
+async fn waits_for(world: &World, name: &str, class: &str, cpu: &str, is_deleting: bool) {
     let mut pod = of_class(pod(name, "x"), class);
     pod["spec"]["nodeName"] = json!("n0");
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+    pod["spec"]["terminationGracePeriodSeconds"] = json!(30);
     world.pod(pod).await;
+    if is_deleting {
+        world.delete(&format!("{PODS}/{name}")).await;
+    }
     let has = json!({"cpu": "100m", "memory": "64Mi"});
     let condition = json!({"type": "PodResizePending", "status": "True", "reason": "Deferred"});
     let container = json!({"name": "c", "allocatedResources": has, "resources": {"requests": has}});
@@ -52,7 +56,7 @@ async fn pods_are_preempted_for_a_resize_that_the_node_defers() {
     with_two_victims(&world).await;
     let scheduler = world.schedule(options).await;
     // Both leave: it has 100m of 300m, and asks for all of them.
-    waits_for(&world, "high", "high", "300m").await;
+    waits_for(&world, "high", "high", "300m", false).await;
     scheduler.until("both victims are removed", |s| s.n_preempted == 2).await;
     assert_eq!(left(&world).await, ["high"]);
     let pod = world.get(&format!("{PODS}/high")).await;
@@ -67,7 +71,7 @@ async fn for_a_resize_as_few_pods_are_preempted_as_suffice() {
     let (world, options) = start(true).await;
     with_two_victims(&world).await;
     let scheduler = world.schedule(options).await;
-    waits_for(&world, "high", "high", "200m").await;
+    waits_for(&world, "high", "high", "200m", false).await;
     scheduler.until("a victim is removed", |s| s.n_preempted > 0).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(left(&world).await.len(), 2);
@@ -76,7 +80,13 @@ async fn for_a_resize_as_few_pods_are_preempted_as_suffice() {
 
 #[tokio::test(start_paused = true)]
 async fn no_pod_is_preempted_for_a_resize_where_it_is_not_allowed() {
-    for (is_on, class, forbids) in [(false, "high", false), (true, "patient", false), (true, "high", true)] {
+    let cases = [
+        (false, "high", false, false),
+        (true, "patient", false, false),
+        (true, "high", true, false),
+        (true, "high", false, true),
+    ];
+    for (is_on, class, forbids, is_deleting) in cases {
         let (world, options) = start(is_on).await;
         with_two_victims(&world).await;
         let policy =
@@ -85,9 +95,9 @@ async fn no_pod_is_preempted_for_a_resize_where_it_is_not_allowed() {
             world.patch(&format!("{NODES}/n0"), policy(json!(["example.com/operator"]))).await;
         }
         let scheduler = world.schedule(options).await;
-        waits_for(&world, "resized", class, "300m").await;
+        waits_for(&world, "resized", class, "300m", is_deleting).await;
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(left(&world).await.len(), 3, "{is_on} {class} {forbids}");
+        assert_eq!(left(&world).await.len(), 3, "{is_on} {class} {forbids} {is_deleting}");
         if forbids {
             world.patch(&format!("{NODES}/n0"), policy(Value::Null)).await;
             scheduler.until("it is allowed", |s| s.n_preempted == 2).await;

@@ -5,6 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use berth_api::syntax;
 use berth_schema::resource::CERTIFICATE_SIGNING_REQUESTS;
 use jiff::SignedDuration;
+use rustls::pki_types::CertificateSigningRequestDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use crate::kinds::prelude::*;
 use crate::request::{ApiResult, Attributes, Status};
@@ -84,8 +86,8 @@ fn validate_signer(signer: &Value, causes: &mut Causes) {
 }
 
 fn is_pem(request: &Value) -> bool {
-    let text = STANDARD.decode(text(request, "")).unwrap_or_default();
-    String::from_utf8_lossy(&text).contains("-----BEGIN CERTIFICATE REQUEST-----")
+    let pem = STANDARD.decode(text(request, "")).unwrap_or_default();
+    CertificateSigningRequestDer::from_pem_slice(&pem).is_ok()
 }
 
 impl Strategy for CertificateSigningRequest {
