@@ -24,32 +24,21 @@ pub(super) fn scorer<'a>(context: Context<'a>) -> Option<Box<dyn Scorer + 'a>> {
 }
 
 impl FitScore<'_> {
-    fn score_of(&self, utilization: Utilization) -> i64 {
-        let Utilization { allocatable, requested } = utilization;
-        match self.kind {
+    /// The score of a resource, if it counts on the node.
+    #[inline]
+    fn score_of(&self, resource: &ScoredResource, node: NodeRef<'_>) -> Option<i64> {
+        let Utilization { allocatable, requested } = resource.utilization(node, true)?;
+        let percent = |part| percent(part, allocatable, self.is_exact);
+        Some(match self.kind {
             ScoringStrategyKind::LeastAllocated if requested > allocatable => 0,
-            ScoringStrategyKind::LeastAllocated => {
-                percent(allocatable.wrapping_sub(requested), allocatable, self.is_exact)
-            }
-            ScoringStrategyKind::MostAllocated => {
-                percent(requested.min(allocatable), allocatable, self.is_exact)
-            }
-            ScoringStrategyKind::RequestedToCapacityRatio { shape } if requested > allocatable => {
-                piecewise_linear(shape, 100)
-            }
+            ScoringStrategyKind::LeastAllocated => percent(allocatable.wrapping_sub(requested)),
+            ScoringStrategyKind::MostAllocated => percent(requested.min(allocatable)),
             ScoringStrategyKind::RequestedToCapacityRatio { shape } => {
-                piecewise_linear(shape, percent(requested, allocatable, self.is_exact))
+                let percent = if requested > allocatable { 100 } else { percent(requested) };
+                // kube-scheduler leaves a ratio of zero out of the mean.
+                return Some(piecewise_linear(shape, percent)).filter(|score| *score > 0);
             }
-        }
-    }
-
-    /// The score of each resource that counts on the node.
-    fn scores(&self, node: NodeRef<'_>) -> impl Iterator<Item = (&ScoredResource, i64)> {
-        let scores =
-            self.resources.iter().filter_map(move |r| Some((r, self.score_of(r.utilization(node, true)?))));
-        // kube-scheduler leaves a ratio of zero out of the mean.
-        let by_ratio = matches!(self.kind, ScoringStrategyKind::RequestedToCapacityRatio { .. });
-        scores.filter(move |(_, score)| !by_ratio || *score > 0)
+        })
     }
 }
 
@@ -57,9 +46,11 @@ impl Scorer for FitScore<'_> {
     /// Weighted mean of the scores of the resources: truncated, or rounded for a configured function.
     fn score(&self, node: NodeRef<'_>) -> i64 {
         let (mut sum, mut weights) = (0, 0);
-        for (resource, score) in self.scores(node) {
-            sum += score * resource.weight;
-            weights += resource.weight;
+        for resource in &self.resources {
+            if let Some(score) = self.score_of(resource, node) {
+                sum += score * resource.weight;
+                weights += resource.weight;
+            }
         }
         match self.kind {
             _ if weights == 0 => 0,
@@ -71,7 +62,10 @@ impl Scorer for FitScore<'_> {
     }
 
     fn parts(&self, node: NodeRef<'_>) -> Vec<(String, i64)> {
-        self.scores(node).map(|(r, score)| (format!("{} (weight {})", r.name, r.weight), score)).collect()
+        let part = |r: &ScoredResource| {
+            self.score_of(r, node).map(|score| (format!("{} (weight {})", r.name, r.weight), score))
+        };
+        self.resources.iter().filter_map(part).collect()
     }
 }
 

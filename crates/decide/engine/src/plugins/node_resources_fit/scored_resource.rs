@@ -34,8 +34,17 @@ pub(in super::super) struct Utilization {
 }
 
 /// A part of a whole in percent. As in kube-scheduler, the product overflows unless `is_exact`.
+#[inline]
 pub(super) fn percent(part: i64, whole: i64, is_exact: bool) -> i64 {
-    if part > i64::MAX / MAX_NODE_SCORE && is_exact {
+    match part.checked_mul(MAX_NODE_SCORE) {
+        Some(product) => product / whole,
+        None => percent_of_huge(part, whole, is_exact),
+    }
+}
+
+#[cold]
+fn percent_of_huge(part: i64, whole: i64, is_exact: bool) -> i64 {
+    if part > 0 && is_exact {
         return (i128::from(part) * i128::from(MAX_NODE_SCORE) / i128::from(whole)) as i64;
     }
     part.wrapping_mul(MAX_NODE_SCORE) / whole
