@@ -496,7 +496,7 @@ fn pods_left_nodes_of_which_too_many_cannot_be_reached() {
         value: value.to_owned(),
         seconds: None,
     };
-    let rack = played(&[&nodes.concat(), &zoned("e", "two"), &workload].concat(), &[lose("rack", "s")]);
+    let rack = played(&[nodes.concat(), zoned("e", "two"), workload.clone()].concat(), &[lose("rack", "s")]);
     assert_eq!(rack.outcome.unplaced.len(), 3);
     assert!(
         rack.outcome.unplaced.iter().all(|pod| pod.message.contains("evicts no pods")),
@@ -504,7 +504,7 @@ fn pods_left_nodes_of_which_too_many_cannot_be_reached() {
         rack.outcome.unplaced
     );
     let key = "topology.kubernetes.io/zone";
-    let text = [&nodes.concat(), &zoned("e", "two"), &zoned("f", "two"), &workload].concat();
+    let text = [nodes.concat(), zoned("e", "two"), zoned("f", "two"), workload].concat();
     let zone = played(&text, &[lose(key, "one")]);
     assert!(
         zone.outcome.unplaced.iter().any(|pod| pod.message.contains("nodes are available")),
