@@ -3,12 +3,12 @@
 //! Requirements distinguish values by the values they list and the bounds they compare with. Per key it is therefore
 //! enough to try each listed value, integers next to the bounds, one other text, and no label.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 
 use serde::Serialize;
 
-use super::selector::contains;
 use super::{Requirement, Selector};
 use berth_api::object::StringMap;
 
@@ -73,13 +73,8 @@ impl Selector {
     fn names_other_values(&self, other: &Selector) -> bool {
         let excludes = |pair: (&Requirement, &Requirement)| match pair {
             (Requirement::In(a, values), Requirement::In(b, others)) => {
-                // Both are sorted.
-                let mut others = others.iter().peekable();
-                let mut is_common = |value| {
-                    while others.next_if(|other| *other < value).is_some() {}
-                    others.peek() == Some(&value)
-                };
-                a == b && !values.iter().any(&mut is_common)
+                let mut others = others.as_slice();
+                a == b && !values.iter().any(|value| is_next(&mut others, value))
             }
             _ => false,
         };
@@ -120,17 +115,27 @@ fn solution(constraints: &[(&Requirement, bool)]) -> Option<StringMap> {
     }
     for (key, of_key) in by_key {
         let of_key = OfKey::of(&of_key);
-        if of_key.fits(None) {
+        if of_key.lists.is_empty() && of_key.allows(None) {
             continue;
         }
-        // A value that is in a list is in the shortest one.
-        let value = match of_key.lists.iter().min_by_key(|values| values.len()) {
-            Some(values) => values.iter().find(|value| of_key.fits(Some(value))).cloned(),
-            None => of_key.values().into_iter().find(|value| of_key.fits(Some(value))),
+        let value = match of_key.lists.as_slice() {
+            [] => of_key.values().into_iter().find(|value| of_key.allows(Some(value))),
+            [first, others @ ..] => of_key.first_listed(first, others.to_vec()),
         };
         labels.insert(key.to_owned(), value?);
     }
     Some(labels)
+}
+
+/// Whether a value is the next one of a sorted list, after those below it, which are dropped.
+fn is_next<T: AsRef<str>>(list: &mut &[T], value: &str) -> bool {
+    while let Some((next, others)) = list.split_first() {
+        match next.as_ref().cmp(value) {
+            Ordering::Less => *list = others,
+            order => return order == Ordering::Equal,
+        }
+    }
+    false
 }
 
 /// What is asked of one key, without what other requirements imply: a value is compared with few of them.
@@ -183,12 +188,20 @@ impl<'a> OfKey<'a> {
         }
     }
 
-    fn fits(&self, value: Option<&str>) -> bool {
-        let is_listed = |list: &&[String]| value.is_some_and(|value| contains(list, value));
-        let is_excluded = |value: &str| self.excluded.binary_search(&value).is_ok();
-        self.lists.iter().all(is_listed)
-            && !value.is_some_and(is_excluded)
-            && self.others.iter().all(|(requirement, holds)| requirement.matches(value) == *holds)
+    /// The first value of a list that the other lists have as well, and that nothing else excludes: one pass of all lists.
+    fn first_listed(&self, list: &[String], mut others: Vec<&[String]>) -> Option<String> {
+        let mut excluded = self.excluded.as_slice();
+        let is_common = |value: &&String| {
+            others.iter_mut().all(|other| is_next(other, value))
+                && !is_next(&mut excluded, value)
+                && self.allows(Some(value))
+        };
+        list.iter().find(is_common).cloned()
+    }
+
+    /// Whether the requirements without lists allow a value. Those that are generated are not among the excluded ones.
+    fn allows(&self, value: Option<&str>) -> bool {
+        self.others.iter().all(|(requirement, holds)| requirement.matches(value) == *holds)
     }
 
     /// One value of each kind that requirements without lists distinguish.
@@ -218,6 +231,7 @@ impl<'a> OfKey<'a> {
 mod tests {
     use super::SetRelation::{ContainedIn, Contains, Disjoint, Equal, Overlaps};
     use super::*;
+    use std::cell::Cell;
 
     fn selector(text: &str) -> Selector {
         let list = |values: &str| {
@@ -255,6 +269,22 @@ mod tests {
             few.common_labels(&many),
             Some([("a".to_owned(), "1000".to_owned())].into_iter().collect())
         );
+    }
+
+    #[test]
+    fn values_of_lists_were_looked_up_one_by_one() {
+        struct Counted(String, Cell<usize>);
+        impl AsRef<str> for Counted {
+            fn as_ref(&self) -> &str {
+                self.1.set(self.1.get() + 1);
+                &self.0
+            }
+        }
+        let values: Vec<_> = (1000..2000).map(|i| i.to_string()).collect();
+        let counted: Vec<_> = values.iter().map(|value| Counted(value.clone(), Cell::default())).collect();
+        let mut rest = counted.as_slice();
+        assert!(values.iter().all(|value| is_next(&mut rest, value)));
+        assert!(counted.iter().all(|value| value.1.get() <= 2));
     }
 
     #[test]

@@ -175,7 +175,7 @@ impl Requirement {
     }
 }
 
-pub(super) fn contains(sorted: &[String], value: &str) -> bool {
+fn contains(sorted: &[String], value: &str) -> bool {
     sorted.binary_search_by(|v| v.as_str().cmp(value)).is_ok()
 }
 

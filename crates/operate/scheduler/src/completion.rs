@@ -121,11 +121,12 @@ impl From<CallError> for WriteError {
 /// Victims to be evicted for a pod.
 #[derive(Clone)]
 pub(crate) struct Eviction {
-    pub(crate) id: PodId,
+    /// None: for the resize of a running pod.
+    pub(crate) id: Option<PodId>,
     pub(crate) pod: Arc<Pod>,
     /// The PodGroup that the victims are evicted for, if the pod is one of several members.
     pub(crate) group: Option<ObjectReference>,
-    /// The node that the pod is nominated to.
+    /// The node that the pod is nominated to, or runs on.
     pub(crate) node: Arc<str>,
     pub(crate) victims: Vec<Victim>,
     /// When the victims were chosen; the evictions of one preemption have the same time.

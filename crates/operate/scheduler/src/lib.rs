@@ -25,6 +25,7 @@ mod queue;
 mod recorder;
 mod relaxation;
 mod reporter;
+mod resizes;
 mod serving;
 mod state;
 mod status;

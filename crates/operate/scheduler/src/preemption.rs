@@ -86,6 +86,7 @@ fn evict(
     let found: Vec<_> = victims.victims.into_iter().filter_map(|name| context.state.victim(name)).collect();
     queued.preemption = Some(found.clone());
     context.pending.clear_nominations(&mut context.state, &victims.nominations);
-    let eviction = Eviction { id, pod, group, node: victims.node.into(), victims: found, chosen_at };
+    let eviction =
+        Eviction { id: Some(id), pod, group, node: victims.node.into(), victims: found, chosen_at };
     context.pending.statuses.evict(&mut context.pending.pods, eviction);
 }

@@ -7,11 +7,13 @@ use berth_schema::resource::{
 };
 use http::StatusCode;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::convert;
 use crate::admission::{Admission, Phase};
-use crate::request::{ApiRequest, ApiResult, RequestInfo, Status, User};
+use crate::request::{ApiRequest, ApiResult, RequestInfo, Status, User, Verb};
 use crate::store::{Derived, Filter, Store, key};
+use crate::strategy::fields::Causes;
 use crate::webhook::{AdmissionAttributes, Denied, Hook, Operation, ServedForm, Webhooks, local};
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -54,6 +56,8 @@ pub struct Asked<'a> {
     pub target: &'a RequestInfo,
     pub user: &'a User,
     pub dry_run: bool,
+    /// When the request has to be answered: no webhook is waited for beyond that.
+    pub deadline: Instant,
 }
 
 /// The webhooks and the plugin that review a request in one phase.
@@ -122,6 +126,7 @@ impl AdmissionChain {
             old_object: old,
             namespace_labels: None,
             dry_run: asked.dry_run,
+            deadline: asked.deadline,
         };
         // Webhooks do not review webhook configurations: a broken webhook could not be repaired otherwise.
         let open = resource.group != GROUP && hooks.iter().any(|hook| hook.wants(&attributes).is_some());
@@ -148,7 +153,7 @@ impl AdmissionChain {
         sent: &mut Value,
         warnings: &mut Vec<String>,
     ) -> ApiResult {
-        let asked = Asked { target: &request.info, user: &request.user, dry_run };
+        let asked = Asked { target: &request.info, user: &request.user, dry_run, deadline: request.deadline };
         self.mutate(&asked, None, Some(sent), warnings).await?;
         self.validate(&asked, None, Some(sent), warnings).await
     }
@@ -182,13 +187,21 @@ impl AdmissionChain {
         match (mutated, object) {
             (Some(mutated), Some(object)) if mutated.changed => {
                 let mut new = mutated.object;
-                for field in ["apiVersion", "kind"] {
-                    keep(&mut new, object, field);
-                }
                 if !new["metadata"].is_object() {
                     new["metadata"] = Map::new().into();
                 }
-                for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"] {
+                let is_whole = matches!(asked.target.subresource_name(), "" | "status");
+                if is_whole {
+                    check_identity(asked.target, old.is_some(), object, &new)?;
+                }
+                for field in ["apiVersion", "kind"] {
+                    keep(&mut new, object, field);
+                }
+                let is_named = !key(&new).1.is_empty();
+                if !(is_whole && is_named && asked.target.verb == Verb::Create) {
+                    keep(&mut new["metadata"], &object["metadata"], "name");
+                }
+                for field in ["namespace", "uid", "creationTimestamp", "deletionTimestamp"] {
                     keep(&mut new["metadata"], &object["metadata"], field);
                 }
                 *object = new;
@@ -227,6 +240,26 @@ impl AdmissionChain {
 fn changes_labels_or_annotations(object: Option<&Value>, old: Option<&Value>) -> bool {
     let [object, old] = [object, old].map(|object| object.unwrap_or(&Value::Null));
     ["labels", "annotations"].iter().any(|field| object["metadata"][field] != old["metadata"][field])
+}
+
+/// Refuses an object that webhooks made another one: of another kind, in another namespace, or with another name, which only new objects
+/// may get.
+fn check_identity(target: &RequestInfo, is_update: bool, object: &Value, new: &Value) -> ApiResult {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let [version, kind] = ["apiVersion", "kind"].map(|field| text(&new[field]));
+    let is_other = |field: &str, found: &str| !found.is_empty() && object[field] != found;
+    if is_other("apiVersion", &version) || is_other("kind", &kind) {
+        return Err(Status::internal(format!("no kind {kind:?} is registered for version {version:?}")));
+    }
+    let [(namespace, name), (old_namespace, old_name)] = [new, object].map(key);
+    if !namespace.is_empty() && namespace != old_namespace {
+        return Err(Status::other_namespace());
+    }
+    let mut causes = Causes::default();
+    if is_update && !name.is_empty() && name != old_name {
+        causes.immutable("metadata.name", &name.into());
+    }
+    causes.refuse(target.resource, new)
 }
 
 /// Restores a field that admission must not change.

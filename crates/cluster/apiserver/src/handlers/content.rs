@@ -4,7 +4,7 @@ use berth_rules::admission::shortened;
 use berth_schema::patch::apply::{ApplyError, apply};
 use berth_schema::patch::managed::{Actor, track_update};
 use berth_schema::patch::{self, go_text};
-use berth_schema::resource::Resource;
+use berth_schema::resource::{CERTIFICATE_SIGNING_REQUESTS, Resource};
 use berth_schema::type_of;
 use serde_json::Value;
 
@@ -98,6 +98,8 @@ pub fn patched(
 fn ignored(resource: &Resource, subresource: &str) -> &'static [&'static str] {
     match subresource {
         "status" | "approval" => &["spec"],
+        // What is requested stays.
+        "" if *resource == CERTIFICATE_SIGNING_REQUESTS => &["spec", "status"],
         _ if resource.has_status() => &["status"],
         _ => &[],
     }

@@ -245,15 +245,18 @@ fn agree_with_path(request: &ApiRequest, value: &mut Value) -> ApiResult {
         });
     }
     let Some(metadata) = fields::object(value, "metadata") else { return Ok(()) };
-    metadata.retain(|field, value| !value.is_null() || !texts.contains(&field.as_str()));
+    // What is applied may clear the name, which is refused once nothing conflicts.
+    let clears_name = is_apply(request) && metadata.get("name").is_some_and(fields::is_empty);
+    metadata.retain(|field, value| {
+        !value.is_null() || !texts.contains(&field.as_str()) || clears_name && field == "name"
+    });
     let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if !info.resource.namespaced {
         metadata.remove("namespace");
     } else if namespace.is_empty() && !is_apply(request) {
         metadata.insert("namespace".to_owned(), Value::from(info.namespace.as_str()));
     } else if namespace != info.namespace && !namespace.is_empty() {
-        let why = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Status::bad_request(why));
+        return Err(Status::other_namespace());
     }
     if !info.name.is_empty() {
         let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -263,7 +266,7 @@ fn agree_with_path(request: &ApiRequest, value: &mut Value) -> ApiResult {
                 "the name of the object ({url} based on URL) was undeterminable: name must be provided"
             )));
         }
-        if name.is_empty() {
+        if name.is_empty() && !clears_name {
             metadata.insert("name".to_owned(), Value::from(info.name.as_str()));
         } else if name != info.name && !is_apply(request) {
             return Err(Status::bad_request(format!(

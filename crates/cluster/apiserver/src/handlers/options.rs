@@ -46,7 +46,9 @@ impl WriteOptions {
         let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
         let manager = manager_name(query.get("fieldManager"), agent.unwrap_or_default());
         let manager = manager.unwrap_or_else(|why| {
-            causes.push(Cause::new(CauseType::FieldValueInvalid, "fieldManager", why));
+            let is_long = why.starts_with("Too long");
+            let of_type = if is_long { CauseType::FieldValueTooLong } else { CauseType::FieldValueInvalid };
+            causes.push(Cause::new(of_type, "fieldManager", why));
             String::new()
         });
         causes.append(&mut unsupported);
@@ -55,7 +57,7 @@ impl WriteOptions {
             "" | "Warn" => FieldValidation::Warn,
             "Strict" => FieldValidation::Strict,
             other => {
-                let supported = "\"Ignore\", \"Strict\", \"Warn\"";
+                let supported = "\"\", \"Ignore\", \"Strict\", \"Warn\"";
                 causes.push(Cause::not_supported("fieldValidation", format!("{other:?}"), supported));
                 FieldValidation::Warn
             }

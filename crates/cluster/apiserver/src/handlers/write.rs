@@ -157,7 +157,8 @@ impl<'r> WriteRequest<'r> {
         let paths = self.is_scale().then(|| Paths::of(target.resource));
         let part = |object: &Value| paths.as_ref().map(|paths| paths.scale_of(object));
         let old_part = old.and_then(part);
-        let asked = Asked { target, user: &self.request.user, dry_run: self.is_dry_run() };
+        let ApiRequest { user, deadline, .. } = self.request;
+        let asked = Asked { target, user, dry_run: self.is_dry_run(), deadline: *deadline };
         let reviews = deletion.is_none_or(|(deletion, _)| !deletion.evicts);
         let old_reviewed = old_part.as_ref().or(old);
         if reviews {

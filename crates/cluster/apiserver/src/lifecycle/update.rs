@@ -51,12 +51,18 @@ pub(super) fn admit(
     let mut found = validate(new);
     if !found.0.is_empty() {
         found.drop_earlier(&validate(old), new, old);
+        found
+            .0
+            .retain(|cause| !strategy.validated_if_new().iter().any(|field| cause.field.starts_with(field)));
+    }
+    if is_main && strategy.validates_change_first() {
+        strategy.validate_update(context, new, old, &mut causes);
     }
     // A new specification of a claim is refused in any case.
     if !(is_main && *resource == RESOURCE_CLAIMS && new["spec"] != old["spec"]) {
         causes.append(found);
     }
-    if is_main {
+    if is_main && !strategy.validates_change_first() {
         strategy.validate_update(context, new, old, &mut causes);
     }
     causes.refuse(resource, new)?;

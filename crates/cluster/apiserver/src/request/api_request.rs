@@ -5,6 +5,7 @@ use std::sync::Arc;
 use berth_schema::resource::Defined;
 use bytes::Bytes;
 use http::HeaderMap;
+use tokio::time::Instant;
 
 use super::query::Query;
 use super::route::RequestInfo;
@@ -19,6 +20,8 @@ pub struct ApiRequest {
     pub query: Query,
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// When it has to be answered. What it writes may take longer.
+    pub deadline: Instant,
     /// The definitions of custom resources that were valid when it came, if it is for one.
     pub _definitions: Option<Arc<[Defined]>>,
 }

@@ -265,6 +265,12 @@ impl Status {
         Status::new(Reason::BadRequest, message)
     }
 
+    pub fn other_namespace() -> Box<Status> {
+        Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )
+    }
+
     pub fn method_not_allowed() -> Box<Status> {
         let message = "the server does not allow this method on the requested resource";
         Status::of_router(Reason::MethodNotAllowed, message)

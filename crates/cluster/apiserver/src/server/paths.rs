@@ -12,7 +12,7 @@ use crate::authn::API_AUDIENCE;
 use crate::custom;
 use crate::discovery::{self, Document};
 use crate::handlers::Reply;
-use crate::request::{ApiResult, Query, Status};
+use crate::request::{ApiResult, MediaType, Query, Status, Verb, check_accept};
 
 /// The binary form of OpenAPI v2. kubectl asks for it when v3 does not have a kind, and compares objects with it.
 const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2";
@@ -69,8 +69,18 @@ pub fn answer(state: &State, segments: &[String], query: &Query, headers: &Heade
                 _ => discovery::document(&path, accept, address(state), state.api.feature_gates, &custom),
             };
             let Some(document) = document else { return no_such_path(&parts, &custom) };
-            let content_type = document.content_type;
-            Ok(Reply { content_type, ..Reply::object(StatusCode::OK, document.body) })
+            let reply =
+                Reply { content_type: document.content_type, ..Reply::object(StatusCode::OK, document.body) };
+            let is_discovery = matches!(parts.first(), Some(&("api" | "apis")));
+            if !is_discovery || reply.content_type != MediaType::Json.content_type() {
+                return Ok(reply);
+            }
+            check_accept(headers, Verb::Get)?;
+            // Discovery has no protobuf form here.
+            Ok(match MediaType::preferred(headers) {
+                MediaType::Yaml => reply.in_media_type(MediaType::Yaml),
+                MediaType::Json | MediaType::Protobuf => reply,
+            })
         }
     }
 }
@@ -115,7 +125,7 @@ fn health(state: &State, endpoint: &str, check: Option<&str>, query: &Query) -> 
     let checks: &[(&str, bool)] =
         &[("ping", true), ("storage", state.api.store.is_healthy()), ("shutdown", !stopping)];
     if let Some(name) = check {
-        let (_, fine) = checks.iter().find(|(n, _)| *n == name).ok_or_else(Status::no_such_path)?;
+        let Some((_, fine)) = checks.iter().find(|(n, _)| *n == name) else { return no_such_path(&[], &[]) };
         let code = if *fine { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
         return Ok(Reply::text(code, if *fine { "ok" } else { "not ok" }.to_owned()));
     }

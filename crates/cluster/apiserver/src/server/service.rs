@@ -172,6 +172,7 @@ async fn answer<B: RequestBody>(
                 exchange.held.watch = Some((slot, selector, state.metrics.begin_watch(&info)));
                 return Ok(reply);
             }
+            let deadline = tokio::time::Instant::now() + state.limits.request;
             let work = async {
                 let mut memory = state.throttle.request_memory(&user);
                 let body = if info.verb.is_mutating() {
@@ -184,8 +185,15 @@ async fn answer<B: RequestBody>(
                 let seat = Arc::new(state.throttle.seat(&user, Some(&info)).await?);
                 exchange.held.seat = Some(seat.clone());
                 let counted = state.metrics.begin(info.verb.is_mutating());
-                let request =
-                    ApiRequest { user, info, query, headers: parts.headers, body, _definitions: definitions };
+                let request = ApiRequest {
+                    user,
+                    info,
+                    query,
+                    headers: parts.headers,
+                    body,
+                    deadline,
+                    _definitions: definitions,
+                };
                 if !request.info.verb.is_mutating() {
                     return handle(state, request).await;
                 }
@@ -198,7 +206,7 @@ async fn answer<B: RequestBody>(
                 };
                 tokio::spawn(change).await.unwrap_or_else(|error| Err(panicked(&error)))
             };
-            let answered = tokio::time::timeout(state.limits.request, work).await;
+            let answered = tokio::time::timeout_at(deadline, work).await;
             answered.unwrap_or_else(|_| Err(timed_out()))
         }
     }

@@ -1,9 +1,11 @@
 //! Rules of fields as tables, applied in the order of the table, as kube-apiserver does.
 
-use berth_api::syntax;
-use serde_json::Value;
+use std::net::IpAddr;
 
-use super::fields::{Causes, is_empty, quantity, text};
+use berth_api::syntax;
+use serde_json::{Map, Value};
+
+use super::fields::{Causes, is_empty, quantity, text, validate_label_selector};
 
 /// Fields of an object with their rules. The rules of the field `""` see the object itself.
 pub type Fields = &'static [(&'static str, &'static [Rule])];
@@ -12,18 +14,26 @@ pub type Fields = &'static [(&'static str, &'static [Rule])];
 pub enum Rule {
     /// Neither absent nor empty; with a detail.
     Required(&'static str),
+    /// Not absent; it may be empty.
+    Present,
     /// One of these texts, if it is set.
     OneOf(&'static [&'static str]),
+    /// One of these texts; an absent one is empty.
+    Enum(&'static [&'static str]),
     /// A number between two, if it is set; with what is said of others.
     Number(i64, i64, &'static str),
     /// A quantity that is not negative.
     NotNegative,
     /// A text, which may be empty or absent.
     Text(fn(&str) -> Vec<String>),
-    /// A text, if it is set.
+    /// A text that is neither absent nor empty.
     Name(fn(&str) -> Vec<String>),
+    /// A text that is not absent.
+    Given(fn(&str) -> Vec<String>),
     /// An object, if it is set.
     Fields(Fields),
+    /// An object; an absent one is empty.
+    Part(Fields),
     /// Each item of a list.
     Each(&'static [Rule]),
     Check(fn(&Value, &str, &mut Causes)),
@@ -35,6 +45,8 @@ pub const REQUIRED: Rule = Required("");
 /// A user or a group.
 pub const ID: Rule = Number(0, i32::MAX as i64, "must be between 0 and 2147483647, inclusive");
 pub const NOT_NEGATIVE: Rule = Number(0, i64::MAX, "must be greater than or equal to 0");
+pub const LABEL_SELECTOR: Rule =
+    Rule::Check(|selector, path, causes| validate_label_selector(path, selector, causes));
 /// Permissions of files.
 pub const MODE: Rule = Number(0, 0o777, "must be a number between 0 and 0777 (octal), both inclusive");
 
@@ -48,11 +60,14 @@ pub fn apply(object: &Value, path: &str, fields: Fields, causes: &mut Causes) {
     }
 }
 
-fn check(value: &Value, path: &str, rules: &[Rule], causes: &mut Causes) {
+/// Applies the rules of one field.
+pub fn check(value: &Value, path: &str, rules: &[Rule], causes: &mut Causes) {
     for rule in rules {
         match rule {
             Required(detail) if is_empty(value) => causes.required(path, detail),
+            Rule::Present if value.is_null() => causes.required(path, ""),
             Rule::OneOf(all) if !value.is_null() => causes.one_of(path, value, all),
+            Rule::Enum(all) => causes.one_of(path, value, all),
             Number(least, most, why) if value.as_i64().is_some_and(|n| !(*least..=*most).contains(&n)) => {
                 causes.invalid(path, value, why);
             }
@@ -64,9 +79,15 @@ fn check(value: &Value, path: &str, rules: &[Rule], causes: &mut Causes) {
                 causes.problems(path, &given.into(), problems(given));
             }
             Name(problems) if !is_empty(value) => causes.problems(path, value, problems(text(value, ""))),
+            Rule::Given(problems) if !value.is_null() => {
+                causes.problems(path, value, problems(text(value, "")));
+            }
             Rule::Fields(fields) if value.is_object() => apply(value, path, fields, causes),
+            Rule::Part(fields) => apply(value, path, fields, causes),
             Each(rules) => {
+                let empty = Value::Object(Map::new());
                 for (i, item) in value.as_array().into_iter().flatten().enumerate() {
+                    let item = if item.is_null() { &empty } else { item };
                     check(item, &format!("{path}[{i}]"), rules, causes);
                 }
             }
@@ -117,9 +138,54 @@ pub fn absolute_path(path: &str) -> Vec<String> {
 }
 
 pub fn ip_address(address: &str) -> Vec<String> {
-    let is_wrong = address.parse::<std::net::IpAddr>().is_err();
-    let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-    is_wrong.then(|| why.to_owned()).into_iter().collect()
+    let why = match address.parse() {
+        Err(_) => "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+        Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => "must not be an IPv4-mapped IPv6 address",
+        Ok(_) => return Vec::new(),
+    };
+    vec![why.to_owned()]
+}
+
+/// A range of addresses: one of them, and how many of its bits are those of all.
+#[derive(Clone, Copy)]
+pub struct AddressRange {
+    pub address: IpAddr,
+    n_bits: u8,
+}
+
+impl AddressRange {
+    pub fn parse(text: &str) -> Option<AddressRange> {
+        let (address, n_bits) = text.split_once('/')?;
+        let address: IpAddr = address.parse().ok()?;
+        let is_number = n_bits.bytes().all(|b| b.is_ascii_digit());
+        let n_bits = n_bits.parse().ok().filter(|_| is_number)?;
+        (n_bits <= if address.is_ipv4() { 32 } else { 128 }).then_some(AddressRange { address, n_bits })
+    }
+
+    /// The first bits of an address, and those that follow.
+    fn split(self, n_bits: u8) -> (u128, u128) {
+        let (bits, width) = match self.address {
+            IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+            IpAddr::V6(address) => (address.to_bits(), 128),
+        };
+        let first = bits.checked_shr(u32::from(width - n_bits)).unwrap_or(0);
+        (first, bits ^ first.checked_shl(u32::from(width - n_bits)).unwrap_or(0))
+    }
+
+    pub fn is_within(self, other: AddressRange) -> bool {
+        self.address.is_ipv4() == other.address.is_ipv4()
+            && self.n_bits > other.n_bits
+            && self.split(other.n_bits).0 == other.split(other.n_bits).0
+    }
+}
+
+pub fn address_range(text: &str) -> Vec<String> {
+    let why = match AddressRange::parse(text) {
+        None => "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+        Some(range) if range.split(range.n_bits).1 != 0 => "must not have bits set beyond the prefix length",
+        Some(_) => return Vec::new(),
+    };
+    vec![why.to_owned()]
 }
 
 /// The key of an entry of a ConfigMap or Secret.

@@ -71,6 +71,16 @@ pub trait Strategy: Sync {
     /// Validates everything but metadata.
     fn validate(&self, _context: &Context<'_>, _value: &Value, _causes: &mut Causes) {}
 
+    /// The fields that [`Self::validate`] looks at in new objects only.
+    fn validated_if_new(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Whether a change is validated before the object that it makes.
+    fn validates_change_first(&self) -> bool {
+        false
+    }
+
     /// Validates a change of everything but metadata.
     fn validate_update(&self, _context: &Context<'_>, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 

@@ -102,7 +102,7 @@ pub fn keep_fixed(resource: &Resource, subresource: &str, new: &mut Value, old: 
     } else if subresource == "approval" {
         let mut kept = old.clone();
         if let Some(status) = new.get("status") {
-            kept["status"]["conditions"] = status["conditions"].clone();
+            take(&mut kept["status"], status, "conditions");
         }
         *new = kept;
     } else if subresource == "finalize" {

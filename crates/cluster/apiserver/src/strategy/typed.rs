@@ -5,6 +5,7 @@ use berth_schema::resource::Resource;
 use berth_schema::{Scalar, Struct, Type};
 use serde_json::Value;
 
+use crate::strategy::field_rules::{self, Fields};
 use crate::strategy::fields::{Causes, is_empty};
 use crate::strategy::{Context, Strategy};
 
@@ -15,6 +16,10 @@ pub struct Typed {
     pub defaults: &'static [(&'static str, &'static str, &'static str)],
     /// Definition, field, and its values; of a list, those of each item.
     pub enums: &'static [(&'static str, &'static str, &'static [&'static str])],
+    /// Rules of the spec, in place of those of its type.
+    pub spec: Fields,
+    /// Required texts whose own rules say that they are missing: definition and field.
+    pub not_required: &'static [(&'static str, &'static str)],
     /// Lists that need at least one item: definition and field.
     pub not_empty: &'static [(&'static str, &'static str)],
     /// JSON pointers to what an update may not change.
@@ -29,6 +34,9 @@ pub struct Typed {
     pub is_evaluated: bool,
 }
 
+/// The `check` of a kind has all rules.
+pub const BY_CHECK: Fields = &[("", &[])];
+
 /// The enumerations of definitions that many kinds have.
 const COMMON_ENUMS: &[(&str, &str, &[&str])] =
     &[("LabelSelectorRequirement", "operator", &["DoesNotExist", "Exists", "In", "NotIn"])];
@@ -40,6 +48,8 @@ impl Typed {
             resource,
             defaults: &[],
             enums: &[],
+            spec: &[],
+            not_required: &[],
             not_empty: &[],
             immutable: &[],
             name_problems: syntax::dns_subdomain,
@@ -76,10 +86,16 @@ impl Strategy for Typed {
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        if let Some(ty) = self.resource.ty() {
-            self.check_type(&ty, value, &mut String::new(), causes);
+        if !self.spec.is_empty() {
+            field_rules::apply(&value["spec"], "spec", self.spec, causes);
         }
         (self.check)(value, causes);
+        // As declared rules come after those that are written by hand.
+        if self.spec.is_empty()
+            && let Some(ty) = self.resource.ty()
+        {
+            self.check_type(&ty, value, &mut String::new(), causes);
+        }
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
@@ -145,7 +161,8 @@ impl Typed {
                     let value = &value[name];
                     let is_text = matches!(field.ty(), Type::Scalar(Scalar::String | Scalar::Bytes));
                     let is_scalar = matches!(field.ty(), Type::Scalar(_));
-                    if field.required && is_scalar && (value.is_null() || (is_text && is_empty(value)))
+                    if self.not_required.contains(&(definition(of), name)) {
+                    } else if field.required && is_scalar && (value.is_null() || (is_text && is_empty(value)))
                         || (is_empty(value) && self.not_empty.contains(&(definition(of), name)))
                     {
                         causes.required(path, "");

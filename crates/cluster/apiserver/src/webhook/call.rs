@@ -10,6 +10,7 @@ use http::{Request, Uri, header};
 use http_body_util::{BodyExt as _, Limited};
 use kube::{Client, Config};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::hook::{Hook, Target};
 use super::review::{self, Answer};
@@ -156,7 +157,8 @@ impl Webhooks {
             let review = self.post(hook, &question).await?;
             review::answer(version, &hook.name, &uid, review).map_err(CallError)
         };
-        let called = tokio::time::timeout(hook.timeout, call).await;
+        let until = attributes.deadline.min(Instant::now() + hook.timeout);
+        let called = tokio::time::timeout_at(until, call).await;
         let late = |_| {
             CallError(format!("failed to call webhook: Post {:?}: context deadline exceeded", hook.url()))
         };
@@ -169,7 +171,8 @@ impl Webhooks {
                 warnings.extend(answer.warnings.iter().cloned());
                 Ok(Some(answer))
             }
-            Err(CallError(why)) if hook.fail => {
+            // A request whose time is over fails, whatever its webhooks allow.
+            Err(CallError(why)) if hook.fail || attributes.deadline <= Instant::now() => {
                 Err(Denied::internal(format!("failed calling webhook {:?}: {why}", hook.name)))
             }
             Err(CallError(why)) => {

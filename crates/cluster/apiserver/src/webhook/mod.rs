@@ -14,6 +14,7 @@ use std::borrow::Cow;
 
 use berth_schema::{self as schema, patch};
 use serde_json::Value;
+use tokio::time::Instant;
 
 pub use berth_rules::admission::Operation;
 pub use call::{Resolver, Webhooks};
@@ -70,6 +71,7 @@ pub struct AdmissionAttributes<'a> {
     /// Labels of the object's namespace; `None` for cluster-scoped objects.
     pub namespace_labels: Option<&'a Value>,
     pub dry_run: bool,
+    pub deadline: Instant,
 }
 
 /// A webhook denied the request, or its call failed.

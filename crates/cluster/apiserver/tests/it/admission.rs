@@ -160,7 +160,7 @@ async fn a_webhook_set_what_no_client_may_set_in_a_new_object() {
     let metadata = &created["metadata"];
     assert_eq!((&metadata["generation"], &metadata["deletionGracePeriodSeconds"]), (&json!(1), &Value::Null));
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let request = json!({"metadata": {"name": "r"}, "spec": {"request": "cg==", "signerName": "example.com/s", "usages": ["any"]}});
+    let request = json!({"metadata": {"name": "r"}, "spec": {"request": SIGNING_REQUEST, "signerName": "example.com/s", "usages": ["any"]}});
     let (code, created) = post(&admin, requests, &request).await;
     assert_eq!(code, StatusCode::CREATED, "{created}");
     let spec = &created["spec"];
@@ -177,6 +177,42 @@ async fn a_webhook_set_what_no_client_may_set_in_a_new_object() {
     assert_eq!(created["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"], *uid);
     let (code, created) = post(&admin, "/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
     assert_eq!((code, &created["metadata"]["name"]), (StatusCode::CREATED, &json!("n")), "{created}");
+}
+
+/// The answers of kube-apiserver 1.37.
+#[tokio::test]
+async fn an_object_that_a_webhook_renamed_or_moved_was_stored_as_if_it_had_not() {
+    let reviewer = Reviewer::new(|phase, request| {
+        let name = request["name"].as_str().unwrap_or_default();
+        let replace =
+            |path: &str, value: &str| patch(json!([{"op": "replace", "path": path, "value": value}]));
+        match (phase, name) {
+            (Phase::Mutating, "name") => replace("/metadata/name", "renamed"),
+            (Phase::Mutating, "renamed") => replace("/metadata/name", "name"),
+            (Phase::Mutating, "namespace") => replace("/metadata/namespace", "kube-system"),
+            (Phase::Mutating, "kind") => replace("/kind", "Secret"),
+            _ => json!({"allowed": true}),
+        }
+    });
+    let server = server_with(reviewer).await;
+    let admin = admin(&server);
+    for (name, code, expected) in [
+        ("name", StatusCode::CREATED, "renamed"),
+        (
+            "namespace",
+            StatusCode::BAD_REQUEST,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        ("kind", StatusCode::INTERNAL_SERVER_ERROR, "no kind \"Secret\" is registered for version \"v1\""),
+    ] {
+        let (found, answer) = post(&admin, PODS, &pod(name)).await;
+        let shown = answer["metadata"]["name"].as_str().or(answer["message"].as_str()).unwrap();
+        assert!(found == code && shown.contains(expected), "{name}: {answer}");
+    }
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let (code, answer) = merge(&admin, &format!("{PODS}/renamed"), &labels).await;
+    let expected = "Pod \"name\" is invalid: metadata.name: Invalid value: \"name\": field is immutable";
+    assert_eq!((code, &answer["message"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!(expected)));
 }
 
 #[tokio::test]

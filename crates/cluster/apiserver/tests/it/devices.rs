@@ -83,7 +83,7 @@ async fn requests_of_a_claim_are_defaulted_and_validated() {
         ),
         (
             exactly(json!({"adminAccess": true})),
-            format!("{path}.exactly.adminAccess: Forbidden: admin access to devices requires the"),
+            format!("{path}.adminAccess: Forbidden: admin access to devices requires the"),
         ),
         (
             json!({"requests": (0..33).map(|i| gpu(&format!("r{i}"))).collect::<Vec<_>>()}),

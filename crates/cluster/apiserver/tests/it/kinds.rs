@@ -9,7 +9,8 @@ use kube::Client;
 use serde_json::{Map, Value, json};
 
 use crate::support::{
-    admin, call, get, merge, post, put, send, server, server_of_all_kinds, watch, whole_server_with,
+    SIGNING_REQUEST, admin, call, get, merge, post, put, send, server, server_of_all_kinds, watch,
+    whole_server_with,
 };
 
 /// What validation requires and the schema does not say: the kind, the name, and fields to be merged.
@@ -90,13 +91,22 @@ fn needed(kind: &str) -> (&'static str, Value) {
             ("sample", json!({"spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment"}}}))
         }
         "PodTemplate" => ("sample", json!({"template": template})),
-        "PriorityLevelConfiguration" => ("sample", json!({"spec": {"type": "Exempt"}})),
+        "IngressClass" => ("sample", json!({"spec": {"controller": "example.com/c"}})),
+        "PriorityLevelConfiguration" => {
+            let limited = json!({"limitResponse": {"type": "Reject"}});
+            ("sample", json!({"spec": {"type": "Limited", "limited": limited}}))
+        }
         "ReplicationController" => {
             ("sample", json!({"spec": {"selector": {"a": "b"}, "template": template}}))
         }
         "ResourceSlice" => {
             let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
             ("sample", json!({"spec": {"driver": "d", "pool": pool, "allNodes": true}}))
+        }
+        "CertificateSigningRequest" => {
+            let request = SIGNING_REQUEST;
+            let signer = "example.com/signer";
+            ("sample", json!({"spec": {"request": request, "signerName": signer, "usages": ["any"]}}))
         }
         "ControllerRevision" => ("sample", json!({"data": {}})),
         "Service" => ("sample", json!({"spec": {"ports": [{"port": 80}]}})),
@@ -279,7 +289,7 @@ async fn required_fields_and_enumerations_are_checked_with_their_paths() {
     let causes: Vec<_> =
         status["details"]["causes"].as_array().unwrap().iter().map(|c| &c["field"]).collect();
     let path = |index: u8, field: &str| format!("spec.rules[0].http.paths[{index}].{field}");
-    assert_eq!(causes, [&path(0, "pathType"), &path(1, "backend.service.name"), &path(1, "pathType")]);
+    assert_eq!(causes, [&path(0, "pathType"), &path(1, "pathType")]);
     let policy = json!({"metadata": {"name": "p"}, "spec": {"egress": [{"ports": [{"port": 53}]}]}});
     let (code, made) =
         post(&client, "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", &policy).await;

@@ -314,7 +314,8 @@ async fn approving_and_signing_need_a_permission_for_the_signer() {
     let server = server().await;
     let admin = admin(&server);
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let spec = json!({"request": "QUFB", "signerName": "example.com/one", "usages": ["client auth"]});
+    let spec =
+        json!({"request": SIGNING_REQUEST, "signerName": "example.com/one", "usages": ["client auth"]});
     let (made, answer) = post(&admin, requests, &json!({"metadata": {"name": "r"}, "spec": spec})).await;
     assert_eq!(made, StatusCode::CREATED, "{answer}");
     let all = |resource: &str| json!({"apiGroups": ["certificates.k8s.io"], "resources": [resource], "verbs": ["*"]});
@@ -325,7 +326,7 @@ async fn approving_and_signing_need_a_permission_for_the_signer() {
     let user = acting_as(&server, "a", &[]);
     let condition = json!({"type": "Approved", "status": "True", "reason": "r", "message": "m"});
     let approval = json!({"status": {"conditions": [condition]}});
-    let certificate = json!({"status": {"certificate": "QUFB"}});
+    let certificate = json!({"status": {"certificate": SIGNING_REQUEST}});
     let (approve, status) = (format!("{requests}/r/approval"), format!("{requests}/r/status"));
     assert_eq!(merge(&user, &approve, &approval).await.0, StatusCode::FORBIDDEN);
     assert_eq!(merge(&user, &status, &certificate).await.0, StatusCode::FORBIDDEN);
@@ -344,7 +345,8 @@ async fn a_status_update_approved_signing_requests() {
     let server = server().await;
     let admin = admin(&server);
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let spec = json!({"request": "QUFB", "signerName": "example.com/one", "usages": ["client auth"]});
+    let spec =
+        json!({"request": SIGNING_REQUEST, "signerName": "example.com/one", "usages": ["client auth"]});
     post(&admin, requests, &json!({"metadata": {"name": "r"}, "spec": spec})).await;
     let (approve, status) = (format!("{requests}/r/approval"), format!("{requests}/r/status"));
     let with = |types: &[&str]| {

@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 /// A request that takes longer failed: long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
+/// `spec.request` of a CertificateSigningRequest.
+pub const SIGNING_REQUEST: &str =
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFBPQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+
 /// A server on a free port, in memory.
 pub async fn server() -> ApiServer {
     server_with(FeatureGates::default()).await

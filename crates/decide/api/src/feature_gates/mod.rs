@@ -118,31 +118,22 @@ impl GateSetting {
     }
 
     /// Why it changes nothing in Berth, if it asks for a change.
-    ///
-    /// # Errors
-    /// The gate is locked to the other value in this version.
-    pub fn without_effect(&self, version: KubernetesVersion) -> Result<Option<String>, String> {
+    pub fn without_effect(&self, version: KubernetesVersion) -> Option<String> {
         let GateSetting { gate, value } = self;
         let FeatureGate { name, in_berth, .. } = gate;
-        let Some(state) = gate.in_version(version) else {
-            let what = in_berth.strip_prefix(HONOURED).map(|text| text.trim_start_matches(": "));
-            let what = what.map(|what| format!(" ({what})")).unwrap_or_default();
-            let versions = gate.versions();
-            return Ok(Some(format!(
-                "{name}={value} has no effect: Kubernetes {version} does not have this gate of {versions}{what}"
-            )));
+        let why = match gate.in_version(version) {
+            None => {
+                let what = in_berth.strip_prefix(HONOURED).map(|text| text.trim_start_matches(": "));
+                let what = what.map(|what| format!(" ({what})")).unwrap_or_default();
+                format!("Kubernetes {version} does not have this gate of {}{what}", gate.versions())
+            }
+            Some(state) if *value == state.default => return None,
+            Some(state) if state.is_locked => format!("Kubernetes {version} locks it to {}", state.default),
+            Some(_) if gate.has_effect() => return None,
+            Some(_) if in_berth.is_empty() => "it concerns other components of Kubernetes".to_owned(),
+            Some(_) => (*in_berth).to_owned(),
         };
-        if *value == state.default {
-            return Ok(None);
-        }
-        if state.is_locked {
-            let locked = state.default;
-            return Err(format!("cannot set feature gate {name} to {value}, feature is locked to {locked}"));
-        }
-        Ok((!gate.has_effect()).then(|| match *in_berth {
-            "" => format!("{name}={value} has no effect: it concerns other components of Kubernetes"),
-            why => format!("{name}={value} has no effect: {why}"),
-        }))
+        Some(format!("{name}={value} has no effect: {why}"))
     }
 }
 
@@ -173,12 +164,14 @@ pub struct FeatureGates {
     pub dra_device_taint_rules: bool,
     /// Ranges of consumable capacity are calculated in thousandths (enhancement 5075, Kubernetes 1.37).
     pub dra_fractional_capacity_range: bool,
+    /// The scheduler preempts for deferred resizes of running pods (Kubernetes 1.37).
+    pub in_place_pod_vertical_scaling_scheduler_preemption: bool,
     /// Parallel to [`API_GATES`].
     pub of_api: [bool; API_GATES.len()],
 }
 
 /// Gates of kinds and fields that only the API server reads: without them, it does not serve the kind, and drops the field.
-pub const API_GATES: [&str; 14] = [
+pub const API_GATES: [&str; 13] = [
     "DRADerivedAttributes",
     "DRADeviceCompatibilityGroups",
     "DRAListTypeAttributes",
@@ -190,7 +183,6 @@ pub const API_GATES: [&str; 14] = [
     "GenericWorkload",
     "H2CContainerProbe",
     "InPlacePodVerticalScalingMemoryBackedVolumes",
-    "InPlacePodVerticalScalingSchedulerPreemption",
     "TopologyAwareWorkloadScheduling",
     "UserNamespacesHostNetworkSupport",
 ];
@@ -261,6 +253,7 @@ impl FeatureGates {
             dra_node_allocatable_resources: false,
             dra_device_taint_rules: false,
             dra_fractional_capacity_range: false,
+            in_place_pod_vertical_scaling_scheduler_preemption: false,
             of_api: [false; API_GATES.len()],
         }
     }
@@ -282,6 +275,10 @@ impl FeatureGates {
             ("DRANodeAllocatableResources", &mut self.dra_node_allocatable_resources),
             ("DRADeviceTaintRules", &mut self.dra_device_taint_rules),
             ("DRAFractionalCapacityRange", &mut self.dra_fractional_capacity_range),
+            (
+                "InPlacePodVerticalScalingSchedulerPreemption",
+                &mut self.in_place_pod_vertical_scaling_scheduler_preemption,
+            ),
         ];
         of_rules.into_iter().chain(API_GATES.into_iter().zip(&mut self.of_api))
     }

@@ -80,23 +80,18 @@ fn settings_that_kube_scheduler_refuses_are_errors() {
     ] {
         assert_eq!(GateSetting::parse(text).unwrap_err(), expected);
     }
-    let extended = GateSetting::parse("DRAExtendedResource=false").unwrap();
-    assert!(extended.without_effect(V1_36).is_ok());
-    assert_eq!(
-        extended.without_effect(V1_37).unwrap_err(),
-        "cannot set feature gate DRAExtendedResource to false, feature is locked to true"
-    );
 }
 
 #[test]
 fn changes_without_effect_are_named() {
-    let without_effect = |text| GateSetting::parse(text).unwrap().without_effect(V1_36).unwrap();
+    let without_effect = |text| GateSetting::parse(text).unwrap().without_effect(V1_36);
     for text in ["TaintTolerationComparisonOperators=true", "AllAlpha=true", "SchedulerAsyncPreemption=true"]
     {
         assert_eq!(without_effect(text), None, "{text}");
     }
     for (text, why) in [
         ("SchedulerAsyncPreemption=false", "always on"),
+        ("InPlacePodVerticalScaling=false", "Kubernetes 1.36 locks it to true"),
         ("MemoryQoS=true", "it concerns other components of Kubernetes"),
         ("SchedulerPreQueueingHints=true", "Kubernetes 1.36 does not have this gate of 1.37 and 1.38"),
         (

@@ -26,6 +26,14 @@ pub struct NodeSpec {
     /// Whether the node is cordoned.
     pub unschedulable: bool,
     pub taints: Vec<Taint>,
+    pub pod_preemption_policy: PodPreemptionPolicy,
+}
+
+/// How pods preempt others for which no node is chosen any more.
+#[object_type(Eq, Hash)]
+pub struct PodPreemptionPolicy {
+    /// If there are any, no pod is preempted on the node for the resize of another.
+    pub disable_resize_preemption: Vec<String>,
 }
 
 /// The key of the taint that the node controller gives cordoned nodes.

@@ -376,8 +376,16 @@ impl Empty for PodStatus {
 impl PodStatus {
     /// Whether its node rejected the last resize for good: the condition `PodResizePending` has the reason `Infeasible`.
     pub fn is_resize_infeasible(&self) -> bool {
-        let pending = find_condition(&self.conditions, "PodResizePending");
-        pending.is_some_and(|c| c.reason == "Infeasible")
+        self.is_resize_pending("Infeasible")
+    }
+
+    /// Whether its node has no room for the last resize yet.
+    pub fn is_resize_deferred(&self) -> bool {
+        self.is_resize_pending("Deferred")
+    }
+
+    fn is_resize_pending(&self, reason: &str) -> bool {
+        find_condition(&self.conditions, "PodResizePending").is_some_and(|c| c.reason == reason)
     }
 }
 

@@ -16,7 +16,7 @@ mod version;
 
 pub use integer::decimal_integer;
 pub use names::{
-    dns_1035_label, dns_label, dns_subdomain, label_key, label_value, path_segment, port_name, port_number,
-    short_name,
+    declared_subdomain, dns_1035_label, dns_label, dns_subdomain, label_key, label_value, path_segment,
+    port_name, port_number, short_name,
 };
 pub use version::{compare_versions, is_version};

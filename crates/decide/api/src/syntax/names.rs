@@ -104,6 +104,11 @@ pub fn dns_subdomain(name: &str) -> Vec<String> {
     subdomain(name, "characters")
 }
 
+/// A DNS subdomain, as rules that types declare say it.
+pub fn declared_subdomain(name: &str) -> Vec<String> {
+    subdomain(name, "bytes")
+}
+
 fn subdomain(name: &str, unit: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 253 {

@@ -20,7 +20,7 @@ use crate::group::{self, Deciding, Group, GroupOutcome, GroupVictims};
 use crate::node_admission::{NodeRejection, node_admission};
 use crate::plugins;
 use crate::preemption::{
-    DisruptionBudget, Leaving, Preemption, Victims, awaits_victims, candidates, preempt,
+    DisruptionBudget, Leaving, Preemption, Victims, awaits_victims, candidates, preempt, preempt_for_resize,
 };
 use crate::state::DeviceWork;
 use crate::state::node::NodeId;
@@ -335,6 +335,12 @@ impl Cluster {
             true => Preemption::NoCandidate { reason: WORK_SPENT.to_owned() },
             false => found,
         }
+    }
+
+    /// Which pods of lower priority have to leave the node of a running pod so that its requests fit there, by the rules about resources;
+    /// none if they fit, or nothing helps. The state of the cluster is not changed.
+    pub fn preempt_for_resize(&self, pod: &PreparedPod, budgets: &[DisruptionBudget]) -> Option<Victims> {
+        preempt_for_resize(&self.state, &self.nominations, pod, budgets)
     }
 
     /// What can be done about the claims of devices of a pod that fits on no node.

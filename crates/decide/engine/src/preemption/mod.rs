@@ -39,6 +39,7 @@ use crate::state::pod::prepared::PreparedPod;
 use crate::verdict::Status;
 use crate::view::rejections::{RejectionView, RejectionViews, Rejections, fit_error};
 use berth_api::object::NamespacedName;
+use berth_input::config::Plugin;
 
 /// Which running pods may have to leave for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,6 +249,32 @@ pub(crate) fn candidates(
         _ => None,
     });
     found.collect()
+}
+
+/// Which pods of lower priority have to leave the node of a running pod so that what it requests fits there: of all rules, those about
+/// resources count. None if it fits, if nothing helps, or if the pod may not preempt.
+pub(crate) fn preempt_for_resize(
+    state: &State,
+    nominations: &Nominations,
+    pod: &PreparedPod,
+    budgets: &[DisruptionBudget],
+) -> Option<Victims> {
+    let running = state.pods.get(state.pods.find(pod.namespace, &pod.name)?);
+    let id = running.node.filter(|_| pod.preempts && is_enabled(state, pod))?;
+    let cycle = CycleState::new(state, nominations, pod);
+    let context = Context::new(state, &cycle)?;
+    let filters = plugins::filters_of(context, |plugin| plugin == Plugin::NodeResourcesFit);
+    let relevant = RelevantMatchers::new(context);
+    let budgets = Budgets::new(state, budgets);
+    let (priority, leaving) = (pod.precedence.priority, Leaving::Evicted);
+    let search =
+        Search { context, filters: &filters, relevant: &relevant, budgets: &budgets, priority, leaving };
+    let mut node = relevant.on(id);
+    node.change(running.rule_set, running.signature, running.volumes.as_ref(), running.devices.as_ref(), -1);
+    match search.on_changed(node, id, None) {
+        Found::Victims(found) => Some(victims(state, nominations, pod, id, &found)),
+        _ => None,
+    }
 }
 
 fn nominated_node(state: &State, nominations: &Nominations, pod: &PreparedPod) -> Option<NodeId> {

@@ -170,12 +170,16 @@ impl Search<'_> {
     /// Which pods would have to leave a node: all of lower priority, but as many as possible are reprieved, first
     /// those that a budget protects, then the others, each time the most important first.
     pub(super) fn on(&self, id: NodeId, best: Option<&Cost>) -> Found {
+        self.on_changed(self.relevant.on(id), id, best)
+    }
+
+    /// The same, of a node as it would be.
+    pub(super) fn on_changed(&self, mut node: NodeWhatIf<'_>, id: NodeId, best: Option<&Cost>) -> Found {
         let state = self.context.state;
         let mut units = self.units(id);
         if units.is_empty() {
             return Found::NoVictims;
         }
-        let mut node = self.relevant.on(id);
         for pod in units.iter().flat_map(|unit| &unit.here) {
             self.change(&mut node, *pod, -1);
         }

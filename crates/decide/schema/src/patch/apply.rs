@@ -80,10 +80,13 @@ pub fn apply(
     actor: &Actor<'_>,
     force: bool,
 ) -> Result<Value, ApplyError> {
-    let Applied { object: mut applied, sent, own, ignored, malformed } = read(ty, applied, actor.ignored)?;
-    if let (None, Some(fields)) = (live, applied.as_object_mut()) {
+    let Applied { object: mut applied, mut sent, own, ignored, malformed } =
+        read(ty, applied, actor.ignored)?;
+    if live.is_none() {
         // Whether a new object has them is decided by its kind; the manager does not own them.
-        fields.extend(ignored);
+        for fields in [&mut applied, &mut sent].into_iter().filter_map(Value::as_object_mut) {
+            fields.extend(ignored.clone());
+        }
     }
     let nothing = json!({ "apiVersion": applied["apiVersion"], "kind": applied["kind"], "metadata": {} });
     let mut current = live.unwrap_or(&nothing).clone();
@@ -96,7 +99,12 @@ pub fn apply(
 
     let last = entries.iter().find(|entry| managed::is_of(entry, "Apply", actor)).map(managed::fields_of);
     entries.retain(|entry| !managed::is_of(entry, "Apply", actor));
-    let mut object = typed::merged(ty, &current, &applied);
+    // Nulls and what Go leaves out are values until the object is read as its kind.
+    let whole = typed::merged(ty, &current, &sent);
+    let mut object = whole.clone();
+    if schema::decode(ty, &mut object).is_err() {
+        object = typed::merged(ty, &current, &applied);
+    }
     if let Some(last) = &last {
         prune(ty, &mut object, last, &own, &entries);
     }
@@ -105,7 +113,7 @@ pub fn apply(
         true => Vec::new(),
         false => {
             // A quantity conflicts with an equal one of another form.
-            let changed = managed::changes(ty, Some(&current), &typed::merged(ty, &current, &sent));
+            let changed = managed::changes(ty, Some(&current), &whole);
             conflicts(ty, &current, &changed, &entries, actor)
         }
     };
@@ -181,7 +189,7 @@ fn read(ty: &Type, mut object: Value, ignored: &[&str]) -> Result<Applied, Patch
     if managed::take(&mut object).is_some_and(|entries| !entries.is_empty()) {
         return Err(PatchError::Malformed("metadata.managedFields must be nil".to_owned()));
     }
-    let mut sent = without_nulls(&object);
+    let mut sent = object.clone();
     let malformed = schema::decode(ty, &mut object).err().map(|error| {
         let (object, kind) = (described(&object), kind_of(&object));
         PatchError::Untyped(format!(
@@ -199,17 +207,6 @@ fn read(ty: &Type, mut object: Value, ignored: &[&str]) -> Result<Applied, Patch
     let mut own = typed::fields_of(ty, &object);
     managed::strip(&mut own);
     Ok(Applied { object, sent, own, ignored: taken, malformed })
-}
-
-fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let fields = fields.iter().filter(|(_, value)| !value.is_null());
-            fields.map(|(name, value)| (name.clone(), without_nulls(value))).collect()
-        }
-        Value::Array(items) => items.iter().map(without_nulls).collect(),
-        other => other.clone(),
-    }
 }
 
 /// Removes the fields that the manager applied before, does not apply now, and no other manager has.
@@ -233,6 +230,7 @@ fn conflicts(
     actor: &Actor<'_>,
 ) -> Vec<Conflict> {
     let mut set = changes.set();
+    set.add(&changes.removed);
     if actor.manager == KUBECTL {
         // An object that migrates from client-side apply: kubectl owns the fields that it applied there.
         set.subtract(&applied_client_side(ty, current));

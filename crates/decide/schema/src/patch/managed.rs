@@ -62,11 +62,11 @@ pub fn manager_name(field_manager: &str, user_agent: &str) -> Result<String, Str
     if !field_manager.is_empty() {
         let name = field_manager;
         if name.len() > MAX_MANAGER {
-            return Err(format!("fieldManager: Too long: may not be more than {MAX_MANAGER} bytes"));
+            return Err(format!("Too long: may not be more than {MAX_MANAGER} bytes"));
         }
         if let Some(position) = name.chars().position(char::is_control) {
             return Err(format!(
-                "fieldManager: Invalid value: {name:?}: invalid character at position {position}: \
+                "Invalid value: {name:?}: invalid character at position {position}: \
                  should only contain printable characters"
             ));
         }

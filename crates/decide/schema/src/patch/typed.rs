@@ -196,6 +196,8 @@ pub(super) fn fields_of(ty: &Type, value: &Value) -> FieldSet {
 pub(super) fn merged(ty: &Type, live: &Value, applied: &Value) -> Value {
     match (ty, live, applied) {
         _ if ty.is_atomic() => applied.clone(),
+        // A null in place of what is merged changes nothing.
+        (Type::Struct(_) | Type::Map { .. } | Type::List { .. }, _, Value::Null) => live.clone(),
         (Type::Struct(_) | Type::Map { .. }, Value::Object(current), Value::Object(changes)) => {
             let mut result = current.clone();
             for (name, change) in changes {

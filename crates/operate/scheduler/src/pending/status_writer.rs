@@ -74,7 +74,7 @@ impl StatusWriter {
 
     /// Starts as many writes as may be in flight.
     pub(crate) fn write_some(&mut self, pods: &mut QueuedPods) {
-        while self.n_in_flight < WRITES_AT_ONCE && self.leadership.leads() {
+        while self.has_room() && self.leadership.leads() {
             let Some(id) = self.preemptors.pop_front().or_else(|| self.queue.pop_front()) else { return };
             self.start_write(id, pods);
         }
@@ -105,40 +105,9 @@ impl StatusWriter {
                 let result = pod_status::patch_pending(&client, &namespace, &name, patch, version).await;
                 let _ = completed.send(Completion::Status { id, written: *written, result });
             }
-            let Some(eviction) = eviction else { return };
-            // The words of kube-scheduler: a group has no node. They do not show the preemptor's name in the victim's
-            // namespace.
-            let (preemptor, kind, node) = match &eviction.group {
-                Some(group) => (group.clone(), "podgroup", "cluster"),
-                None => (pod_reference(&eviction.pod), "pod", &*eviction.node),
-            };
-            let scheduler = &eviction.pod.spec.scheduler_name;
-            let mut message = format!("{scheduler}: preempting to accommodate a higher priority {kind}");
-            if eviction.group.is_none() {
-                message += &format!(" (uid {})", preemptor.uid);
+            if let Some(eviction) = eviction {
+                evict_victims(client, leadership, recorder, completed, *eviction).await;
             }
-            let (mut n_evicted, mut failed) = (0, None);
-            for victim in &eviction.victims {
-                if !leadership.leads() {
-                    break;
-                }
-                if let Err(error) = pod_status::evict(&client, victim, &message).await {
-                    // Without this eviction, the others do not help.
-                    failed = Some(error);
-                    break;
-                }
-                n_evicted += 1;
-                recorder.record(NewEvent {
-                    regarding: ObjectReference::pod(victim.name.namespace(), victim.name.name(), &victim.uid),
-                    related: Some(preemptor.clone()),
-                    event_type: EventType::Normal,
-                    reason: "Preempted",
-                    action: "Preempting",
-                    note: format!("Preempted by {kind} {} on node {node}", preemptor.uid),
-                    controller: Some(scheduler.clone()),
-                });
-            }
-            let _ = completed.send(Completion::Eviction { eviction: *eviction, n_evicted, failed });
         });
     }
 
@@ -167,11 +136,21 @@ impl StatusWriter {
 
     /// Evicts the victims of a pod, after its nomination is written.
     pub(crate) fn evict(&mut self, pods: &mut QueuedPods, eviction: Eviction) {
-        let id = eviction.id;
-        if let Some(queued) = pods.get_mut(id) {
+        if let Some((id, queued)) = eviction.id.and_then(|id| Some((id, pods.get_mut(id)?))) {
             queued.eviction = Some(Box::new(eviction));
             self.preemptors.push_back(id);
         }
+    }
+
+    /// Evicts the victims of a running pod at once, if one more request may be in flight.
+    pub(crate) fn evict_now(&mut self, eviction: Eviction) {
+        self.n_in_flight += 1;
+        let (recorder, leadership) = (self.recorder.clone(), self.leadership.clone());
+        self.spawn(|client, completed| evict_victims(client, leadership, recorder, completed, eviction));
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.n_in_flight < WRITES_AT_ONCE
     }
 
     fn queue_write(&mut self, pods: &mut QueuedPods, id: PodId) {
@@ -222,4 +201,46 @@ impl StatusWriter {
         }
         !has_victims && !is_wanted
     }
+}
+
+async fn evict_victims(
+    client: kube::Client,
+    leadership: Leadership,
+    recorder: EventRecorder,
+    completed: CompletionSender,
+    eviction: Eviction,
+) {
+    // The words of kube-scheduler: a group has no node. They do not show the preemptor's name in the victim's
+    // namespace.
+    let (preemptor, kind, node) = match &eviction.group {
+        Some(group) => (group.clone(), "podgroup", "cluster"),
+        None => (pod_reference(&eviction.pod), "pod", &*eviction.node),
+    };
+    let scheduler = &eviction.pod.spec.scheduler_name;
+    let mut message = format!("{scheduler}: preempting to accommodate a higher priority {kind}");
+    if eviction.group.is_none() {
+        message += &format!(" (uid {})", preemptor.uid);
+    }
+    let (mut n_evicted, mut failed) = (0, None);
+    for victim in &eviction.victims {
+        if !leadership.leads() {
+            break;
+        }
+        if let Err(error) = pod_status::evict(&client, victim, &message).await {
+            // Without this eviction, the others do not help.
+            failed = Some(error);
+            break;
+        }
+        n_evicted += 1;
+        recorder.record(NewEvent {
+            regarding: ObjectReference::pod(victim.name.namespace(), victim.name.name(), &victim.uid),
+            related: Some(preemptor.clone()),
+            event_type: EventType::Normal,
+            reason: "Preempted",
+            action: "Preempting",
+            note: format!("Preempted by {kind} {} on node {node}", preemptor.uid),
+            controller: Some(scheduler.clone()),
+        });
+    }
+    let _ = completed.send(Completion::Eviction { eviction, n_evicted, failed });
 }

@@ -109,7 +109,8 @@ impl PodGroups {
         for (id, (node, victims)) in by_preemptor {
             let Some(pod) = context.pending.pods.get(id).map(|queued| queued.pod.clone()) else { continue };
             tracing::info!(pod = pod.key(), node, victims = victims.len(), "preempting for a pod group");
-            let eviction = Eviction { id, pod, group: group.clone(), node: node.into(), victims, chosen_at };
+            let eviction =
+                Eviction { id: Some(id), pod, group: group.clone(), node: node.into(), victims, chosen_at };
             context.pending.statuses.evict(&mut context.pending.pods, eviction);
         }
         all

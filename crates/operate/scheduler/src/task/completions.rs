@@ -206,9 +206,10 @@ impl Scheduler {
 
     fn eviction_completed(&mut self, eviction: &Eviction, n_evicted: usize, failed: Option<CallError>) {
         self.reporter.current.n_preempted += n_evicted as u64;
+        let Some(id) = eviction.id else { return self.resizes.evicted(eviction, n_evicted, failed) };
         let (context, now) = (&mut self.context, Instant::now());
-        let entry = context.pending.entry_of(eviction.id);
-        let Some(queued) = context.pending.pods.get_mut(eviction.id) else { return };
+        let entry = context.pending.entry_of(id);
+        let Some(queued) = context.pending.pods.get_mut(id) else { return };
         if n_evicted > 0 {
             queued.preemptions.add(eviction.chosen_at);
             self.groups.preempted(entry, eviction.chosen_at);
@@ -217,7 +218,7 @@ impl Scheduler {
         tracing::warn!(pod = eviction.pod.key(), node = %eviction.node, "preemption failed: {error}");
         queued.preemption = None;
         context.state.clear_nomination(&eviction.pod);
-        context.pending.write_status(eviction.id, |status| status.nominated_node.clear());
+        context.pending.write_status(id, |status| status.nominated_node.clear());
         self.groups.give_up_preemption(context, entry);
         // Without a pause, a pod whose evictions are refused would preempt again and again.
         context.pending.queue.keep_backoff(entry);

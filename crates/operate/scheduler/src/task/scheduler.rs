@@ -23,6 +23,7 @@ use crate::pending::PendingPods;
 use crate::pod_groups::PodGroups;
 use crate::relaxation::Relaxation;
 use crate::reporter::Reporter;
+use crate::resizes::DeferredResizes;
 use crate::wake::Waker;
 
 /// Watch events applied before pods are decided again.
@@ -44,6 +45,7 @@ pub(super) struct Scheduler {
     pub(super) waker: Waker,
     pub(super) relaxation: Relaxation,
     pub(super) replacements: ExpectedReplacements,
+    pub(super) resizes: DeferredResizes,
     pub(super) instruments: Instruments,
     pub(super) reporter: Reporter,
     pub(super) metrics: Arc<Metrics>,
@@ -127,6 +129,9 @@ impl Scheduler {
         self.waker.flush(&mut self.context.pending, now);
         self.context.state.mirror.read_node_attributes(&self.context.state.cluster, now);
         let has_more = self.decide_some();
+        if self.may_decide() {
+            self.resizes.preempt(&mut self.context, now);
+        }
         let PendingPods { queue, pods, statuses, events, .. } = &mut self.context.pending;
         statuses.write_some(pods);
         self.groups.write_statuses(statuses);

@@ -33,6 +33,7 @@ use crate::queue::{Queue, QueueOptions};
 use crate::recorder::Recorder;
 use crate::relaxation::Relaxation;
 use crate::reporter::Reporter;
+use crate::resizes::DeferredResizes;
 use crate::serving;
 use crate::state::{Budgets, State};
 use crate::status::Handle;
@@ -89,7 +90,7 @@ pub(crate) fn start(
         let device_writer =
             DeviceWriter::new(client.clone(), leadership.clone(), options.bind_timeout(), n_claim_writers);
         let config = Arc::new(options.settings.config.clone());
-        let profiles = config.clone();
+        let (profiles, gates) = (config.clone(), config.feature_gates);
         let mirrored = MirrorOptions {
             sources: Source::ALL,
             watch_idle_timeout: options.watch_idle_timeout,
@@ -143,6 +144,7 @@ pub(crate) fn start(
             waker: Waker::new(options.flush_after, now),
             relaxation: Relaxation::default(),
             replacements: ExpectedReplacements::default(),
+            resizes: DeferredResizes::new(gates, options.flush_after, now),
             instruments: Instruments::new(metrics.clone(), now),
             reporter,
             metrics,

@@ -25,13 +25,12 @@ impl Scheduler {
             Change::Listed(Source::Devices(DeviceKind::ResourceClaim)) => {
                 self.pre_bind.devices.claims_listed()
             }
-            Change::NodeApplied(_)
-            | Change::NamespaceApplied(_)
-            | Change::NamespaceDeleted(_)
-            | Change::Listed(_) => {}
+            Change::NodeApplied(node) => self.resizes.node_applied(&node),
+            Change::NamespaceApplied(_) | Change::NamespaceDeleted(_) | Change::Listed(_) => {}
             Change::Readability(source) => self.readability_changed(source),
             Change::Failed(failure) => self.failure = Some(failure),
             Change::NodeDeleted(node) => {
+                self.resizes.node_deleted(&node);
                 self.abandon_bindings(&node);
                 for id in self.pre_bind.on_node(&node) {
                     if let Some(outcome) = self.pre_bind.abandon(id) {
@@ -64,6 +63,7 @@ impl Scheduler {
                     self.dequeue(id);
                 }
                 self.replacements.pod_deleted(&uid);
+                self.resizes.pod_deleted(&uid);
                 self.groups.placed_pod_deleted(&mut self.context, &uid);
             }
             Change::PodGroupApplied(key, object) => {
@@ -190,6 +190,7 @@ impl Scheduler {
     fn pod_applied(&mut self, pod: Arc<Pod>, is_changed: bool) {
         if !pod.spec.node_name.is_empty() {
             self.replacements.pod_applied(&pod, Instant::now());
+            self.resizes.pod_applied(&mut self.context, &pod);
         }
         let is_pending = self.context.state.is_pending(&pod);
         match self.context.pending.pods.id(&pod.metadata.uid) {

@@ -18,6 +18,7 @@ mod pod_groups;
 mod preempting;
 mod preempting_across_nodes;
 mod relaxing;
+mod resizes;
 mod serving;
 mod support;
 mod volumes;

@@ -38,6 +38,8 @@ pub struct Overview {
     /// The versions of the last check, and of the last look at what starting pods wait for.
     checked_at: Option<u64>,
     looked_at: Option<u64>,
+    /// As listed last.
+    workloads: Vec<Workload>,
 }
 
 /// When [`Overview::until_settled`] considers the cluster settled.
@@ -71,6 +73,7 @@ impl Overview {
             enforcer,
             checked_at: None,
             looked_at: None,
+            workloads: Vec::new(),
         }
     }
 
@@ -115,8 +118,13 @@ impl Overview {
         }
     }
 
+    /// The workloads when it was last looked whether the cluster has settled.
+    pub fn workloads(&self) -> &[Workload] {
+        &self.workloads
+    }
+
     /// Waits until the cluster has settled: each pod runs, has ended, is unschedulable, or is on a node that is
-    /// not ready; and no controller has pending work.
+    /// not ready; and no controller has pending work. The observed pods and the workloads are then those that were judged.
     pub async fn until_settled<F>(
         &mut self,
         criteria: SettleCriteria<impl Fn() -> F>,
@@ -135,7 +143,7 @@ impl Overview {
                 _ = check.tick() => {
                     let version = self.observed.history().version;
                     let Some(why) = self.unsettled_reason(&criteria).await? else {
-                        if settled_at == Some(version) {
+                        if settled_at == Some(version) && self.observed.history().version == version {
                             return Ok(SettleResult::Settled);
                         }
                         settled_at = Some(version);
@@ -144,6 +152,7 @@ impl Overview {
                     settled_at = None;
                     tracing::debug!("not settled: {why}");
                     if criteria.timeout.is_some_and(|timeout| begin.elapsed() > timeout) {
+                        self.workloads = workloads(&self.client).await?;
                         return Ok(SettleResult::TimedOut(why));
                     }
                 }
@@ -173,8 +182,8 @@ impl Overview {
         if !(criteria.is_scheduler_idle)().await {
             return Ok(Some("the scheduler has queued pods".to_owned()));
         }
-        let workloads = workloads(&self.client).await?;
-        Ok(unsettled_workload(&workloads, &self.observed))
+        self.workloads = workloads(&self.client).await?;
+        Ok(unsettled_workload(&self.workloads, &self.observed))
     }
 
     fn show(&mut self) {
@@ -192,7 +201,7 @@ fn ticks(every: Duration) -> tokio::time::Interval {
     interval
 }
 
-pub async fn workloads(client: &Client) -> Result<Vec<Workload>, ListError> {
+async fn workloads(client: &Client) -> Result<Vec<Workload>, ListError> {
     let mut workloads = Vec::new();
     for resource in WORKLOADS {
         let items: Vec<Workload> = list(client, &WatchOptions::new(resource.path(""))).await?;

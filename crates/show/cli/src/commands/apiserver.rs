@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     if let Some(dir) = args.server.data_dir().filter(|_| args.recover) {
         return recover(dir);
     }
-    let feature_gates = args.feature_gates.gates(None)?;
+    let feature_gates = args.feature_gates.gates(None);
     let mut options = args.server.options(!args.strict_v1, feature_gates);
     let follows = args.admission.put_into(&mut options, &[])?;
     runtime::run(async |stop| {

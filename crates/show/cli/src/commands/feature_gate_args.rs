@@ -3,8 +3,6 @@
 use berth_api::feature_gates::{FeatureGates, GateSetting, KubernetesVersion, ServerVersion};
 use berth_terminal::output;
 
-use crate::error::CliError;
-
 /// The version of Kubernetes.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct KubernetesArgs {
@@ -44,7 +42,7 @@ impl FeatureGateArgs {
         let mut of_version = self.clone();
         of_version.kubernetes.kubernetes = Some(version);
         of_version.feature_gates.retain(|setting| {
-            let text = setting.and_then(|setting| setting.without_effect(version).unwrap_or_else(Some));
+            let text = setting.and_then(|setting| setting.without_effect(version));
             let is_kept = text.is_none();
             lost.extend(text);
             is_kept
@@ -62,20 +60,13 @@ impl FeatureGateArgs {
     }
 
     /// The gates as set, of the version as set, else that of a server. Warns of settings without effect.
-    ///
-    /// # Errors
-    /// A gate is locked to the other value.
-    pub fn gates(&self, of_server: Option<ServerVersion>) -> Result<FeatureGates, CliError> {
+    pub fn gates(&self, of_server: Option<ServerVersion>) -> FeatureGates {
         let version = self.kubernetes.version(of_server);
         let settings: Vec<GateSetting> = self.feature_gates.iter().copied().flatten().collect();
-        for setting in &settings {
-            match setting.without_effect(version) {
-                Ok(None) => {}
-                Ok(Some(text)) => output::warning(&format!("--feature-gates: {text}")),
-                Err(text) => return Err(CliError::Usage(format!("--feature-gates: {text}"))),
-            }
+        for text in settings.iter().filter_map(|setting| setting.without_effect(version)) {
+            output::warning(&format!("--feature-gates: {text}"));
         }
-        Ok(FeatureGates::new(version, &settings))
+        FeatureGates::new(version, &settings)
     }
 }
 

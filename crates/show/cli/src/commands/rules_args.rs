@@ -91,7 +91,7 @@ impl RulesArgs {
         in_input: &[Manifest],
         of_server: Option<ServerVersion>,
     ) -> Result<Settings, CliError> {
-        let config = self.scheduler_config(file, in_input, self.feature_gates.gates(of_server)?)?;
+        let config = self.scheduler_config(file, in_input, self.feature_gates.gates(of_server))?;
         if self.strict_v1 {
             return Ok(Settings::strict_v1(config));
         }

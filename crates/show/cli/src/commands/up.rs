@@ -47,7 +47,7 @@ use crate::cluster::apply::apply_after_policies;
 use crate::cluster::components::Components;
 use crate::cluster::log::LogArgs;
 use crate::cluster::outcome::{Outcome, preemptions};
-use crate::cluster::overview::{Overview, SettleCriteria, SettleResult, workloads};
+use crate::cluster::overview::{Overview, SettleCriteria, SettleResult};
 use crate::cluster::status_line::StatusLine;
 use crate::error::CliError;
 use crate::installation;
@@ -414,8 +414,8 @@ async fn outcome(
     overview: &Overview,
     (ran, rules): (&HashSet<NamespacedName>, Settings),
 ) -> Result<(Outcome, Vec<PreemptionRow>), CliError> {
-    let workloads = workloads(client).await?;
-    let mut outcome = Outcome::new(overview.observed(), &workloads, ran, &args.topology_key);
+    // Before anything is waited for: the controllers go on.
+    let mut outcome = Outcome::new(overview.observed(), overview.workloads(), ran, &args.topology_key);
     if !outcome.failures.is_empty() {
         let mut inventory = Inventory::default();
         live::read(client, "the cluster", &mut inventory, &ProgressBar::hidden()).await?;

@@ -1,7 +1,12 @@
 //! CertificateSigningRequests.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use berth_api::syntax;
 use berth_schema::resource::CERTIFICATE_SIGNING_REQUESTS;
 use jiff::SignedDuration;
+use rustls::pki_types::CertificateSigningRequestDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use crate::kinds::prelude::*;
 use crate::request::{ApiResult, Attributes, Status};
@@ -19,7 +24,71 @@ fn conditions<'v>(request: &'v Value, condition: &'static str) -> impl Iterator<
     items(&request["status"], "conditions").iter().filter(move |entry| entry["type"] == condition)
 }
 
-static TYPED: Typed = Typed::new(&CERTIFICATE_SIGNING_REQUESTS);
+const USAGES: &[&str] = &[
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+/// A domain and a path, such as `example.com/signer`.
+fn validate_signer(signer: &Value, causes: &mut Causes) {
+    let (field, name) = ("spec.signerName", text(signer, ""));
+    let (domain, path) = match name.split_once('/') {
+        _ if name.is_empty() => return causes.required(field, ""),
+        Some((domain, path)) if !path.contains('/') => (domain, path),
+        _ => {
+            let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+            return causes.invalid(field, signer, why);
+        }
+    };
+    if domain.len() > 253 {
+        causes.too_long(field, 253);
+    }
+    let first_wrong = |name: &str, problems: fn(&str) -> Vec<String>| {
+        let wrong = name.split('.').find(|label| !problems(label).is_empty());
+        let why = |label: &str| {
+            problems(label).iter().map(|why| format!("validating label {label:?}: {why}")).collect()
+        };
+        wrong.map(why).unwrap_or_default()
+    };
+    causes.problems(field, &domain.into(), first_wrong(domain, syntax::dns_label));
+    if !domain.contains('.') {
+        causes.invalid(
+            field,
+            &domain.into(),
+            "should be a domain with at least two segments separated by dots",
+        );
+    }
+    causes.problems(field, &path.into(), first_wrong(path, syntax::dns_subdomain));
+    if path.len() > 253 + 63 + 1 {
+        causes.too_long(field, 253 + 63 + 1);
+    }
+}
+
+fn is_pem(request: &Value) -> bool {
+    let pem = STANDARD.decode(text(request, "")).unwrap_or_default();
+    CertificateSigningRequestDer::from_pem_slice(&pem).is_ok()
+}
 
 impl Strategy for CertificateSigningRequest {
     /// The request says who made it.
@@ -39,6 +108,11 @@ impl Strategy for CertificateSigningRequest {
     /// The subresource `status` keeps the conditions that `approval` sets; what is requested stays.
     fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
         take(new, old, "spec");
+        for condition in
+            items_mut(&mut new["status"], "conditions").iter_mut().filter_map(Value::as_object_mut)
+        {
+            ["lastTransitionTime", "lastUpdateTime"].iter().for_each(|time| default(condition, time, now()));
+        }
         if context.subresource != "status" {
             return;
         }
@@ -56,8 +130,31 @@ impl Strategy for CertificateSigningRequest {
         }
     }
 
-    fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        TYPED.validate(context, value, causes);
+    fn name_problems(&self, _name: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        let spec = &value["spec"];
+        if !is_pem(&spec["request"]) {
+            causes.invalid("spec.request", &spec["request"], "PEM block type must be CERTIFICATE REQUEST");
+        }
+        let usages = items(spec, "usages");
+        if usages.is_empty() {
+            causes.required("spec.usages", "");
+        }
+        for (i, usage) in usages.iter().enumerate() {
+            causes.one_of(&format!("spec.usages[{i}]"), usage, USAGES);
+        }
+        for i in repeated(usages) {
+            causes.duplicate(&format!("spec.usages[{i}]"), &usages[i]);
+        }
+        validate_signer(&spec["signerName"], causes);
+        let seconds = &spec["expirationSeconds"];
+        if seconds.as_i64().is_some_and(|seconds| seconds < 600) {
+            let why = "may not specify a duration less than 600 seconds (10 minutes)";
+            causes.invalid("spec.expirationSeconds", seconds, why);
+        }
     }
 
     fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
@@ -73,7 +170,10 @@ impl Strategy for CertificateSigningRequest {
             causes.not_empty(&field("type"), &condition["type"]);
             let is_final = [APPROVED, DENIED, FAILED].contains(&text(condition, "/type"));
             let statuses: &[&str] = if is_final { &["True"] } else { &["False", "True", "Unknown"] };
-            causes.one_of(&field("status"), &condition["status"], statuses);
+            causes.not_empty(&field("status"), &condition["status"]);
+            if !is_empty(&condition["status"]) {
+                causes.one_of(&field("status"), &condition["status"], statuses);
+            }
             let other = DECISIONS.into_iter().find(|other| condition["type"] != *other);
             let is_decision = DECISIONS.contains(&text(condition, "/type"));
             if is_decision

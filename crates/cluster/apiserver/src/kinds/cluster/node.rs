@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
-use std::net::IpAddr;
 
 use berth_api::syntax;
 
 use crate::kinds::prelude::*;
+use crate::strategy::field_rules::AddressRange;
 
 pub struct Node;
 
@@ -92,8 +92,8 @@ impl Strategy for Node {
 fn validate_ranges(ranges: &[Value], causes: &mut Causes) {
     let mut families = HashSet::new();
     for (i, range) in ranges.iter().enumerate() {
-        match is_range(range.as_str().unwrap_or_default()) {
-            Some(is_v4) => drop(families.insert(is_v4)),
+        match AddressRange::parse(range.as_str().unwrap_or_default()) {
+            Some(range) => drop(families.insert(range.address.is_ipv4())),
             None => causes.invalid(
                 &format!("spec.podCIDRs[{i}]"),
                 range,
@@ -108,13 +108,6 @@ fn validate_ranges(ranges: &[Value], causes: &mut Causes) {
             "may specify no more than one CIDR for each IP family",
         );
     }
-}
-
-/// Whether a range of addresses is one of IPv4; `None` if it is malformed.
-fn is_range(text: &str) -> Option<bool> {
-    let (address, prefix) = text.split_once('/')?;
-    let (address, prefix) = (address.parse::<IpAddr>().ok()?, prefix.parse::<u8>().ok()?);
-    (prefix <= if address.is_ipv4() { 32 } else { 128 }).then_some(address.is_ipv4())
 }
 
 /// Features that a node declares: sorted and different, such as `MyFeature/mySubFeature`.

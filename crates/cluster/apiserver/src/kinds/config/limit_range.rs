@@ -25,11 +25,8 @@ pub static STRATEGY: Typed = Typed {
             spec.remove("limits");
         }
     },
-    check: |range, causes| {
-        // Its own message says so.
-        causes.0.retain(|cause| !cause.field.ends_with("].type"));
-        validate(&range["spec"], causes);
-    },
+    check: |range, causes| validate(&range["spec"], causes),
+    not_required: &[("LimitRangeItem", "type")],
     ..Typed::new(&LIMIT_RANGES)
 };
 

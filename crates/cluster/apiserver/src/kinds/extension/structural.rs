@@ -10,6 +10,7 @@ use regex::{Regex, RegexBuilder};
 
 use crate::kinds::prelude::*;
 use crate::request::{CauseType, MAX_BODY_BYTES};
+use crate::strategy::field_rules::AddressRange;
 
 /// Sizes of compiled patterns: most need less than the first; those that need more than the second check nothing.
 const SMALL_PATTERN: usize = 1 << 16;
@@ -389,10 +390,7 @@ fn has_format(format: &str, text: &str) -> bool {
         "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
         "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
         "ip" => text.parse::<IpAddr>().is_ok(),
-        "cidr" => text.split_once('/').is_some_and(|(address, length)| {
-            let max = address.parse().map(|ip: IpAddr| if ip.is_ipv4() { 32 } else { 128 });
-            max.is_ok_and(|max| length.parse::<u8>().is_ok_and(|length| length <= max))
-        }),
+        "cidr" => AddressRange::parse(text).is_some(),
         "uuid" | "uuid3" | "uuid4" | "uuid5" => uuid::Uuid::try_parse(text).is_ok(),
         "byte" => base64::engine::general_purpose::STANDARD.decode(text).is_ok(),
         "uri" => text.contains(':') || text.starts_with('/'),

@@ -12,7 +12,7 @@ const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
 pub static STRATEGY: Typed = Typed {
     defaults: &[("EndpointPort", "protocol", r#""TCP""#)],
-    enums: &[("EndpointPort", "protocol", PROTOCOLS)],
+    spec: BY_CHECK,
     check: |endpoints, causes| {
         for (i, subset) in items(endpoints, "subsets").iter().enumerate() {
             let path = format!("subsets[{i}]");
@@ -23,9 +23,10 @@ pub static STRATEGY: Typed = Typed {
                 for (i, address) in items(subset, field).iter().enumerate() {
                     let path = format!("{path}.{field}[{i}]");
                     let ip = &address["ip"];
-                    causes.problems(&format!("{path}.ip"), ip, ip_address(text(ip, "")));
+                    let (path_of_ip, shown) = (format!("{path}.ip"), text(ip, ""));
+                    causes.problems(&path_of_ip, &shown.into(), ip_address(shown));
                     validate_names(address, &path, causes);
-                    causes.problems(&format!("{path}.ip"), ip, endpoint_address(text(ip, "")));
+                    causes.problems(&path_of_ip, &shown.into(), endpoint_address(shown));
                 }
             }
             let ports = items(subset, "ports");
@@ -35,7 +36,7 @@ pub static STRATEGY: Typed = Typed {
                     causes.not_empty(&format!("{path}.name"), &port["name"]);
                 }
                 let number = port["port"].as_i64().and_then(|port| port.try_into().ok()).unwrap_or(0);
-                causes.problems(&format!("{path}.port"), &port["port"], syntax::port_number(number));
+                causes.problems(&format!("{path}.port"), &number.into(), syntax::port_number(number));
                 validate_port_names(port, &path, causes);
             }
         }
@@ -45,17 +46,17 @@ pub static STRATEGY: Typed = Typed {
 
 pub static SLICE_STRATEGY: Typed = Typed {
     defaults: &[("EndpointPort", "name", r#""""#), ("EndpointPort", "protocol", r#""TCP""#)],
-    enums: &[
-        ("EndpointPort", "protocol", PROTOCOLS),
-        ("EndpointSlice", "addressType", &["FQDN", "IPv4", "IPv6"]),
-    ],
-    not_empty: &[("Endpoint", "addresses")],
+    spec: BY_CHECK,
     immutable: &["/addressType"],
     check: validate_slice,
     ..Typed::new(&ENDPOINT_SLICES)
 };
 
 fn validate_slice(slice: &Value, causes: &mut Causes) {
+    causes.not_empty("addressType", &slice["addressType"]);
+    if !is_empty(&slice["addressType"]) {
+        causes.one_of("addressType", &slice["addressType"], &["FQDN", "IPv4", "IPv6"]);
+    }
     let ports = limited(&slice["ports"], "ports", 20_000, causes);
     for (i, port) in ports.iter().enumerate() {
         validate_port_names(port, &format!("ports[{i}]"), causes);
@@ -67,6 +68,9 @@ fn validate_slice(slice: &Value, causes: &mut Causes) {
     for (i, endpoint) in limited(&slice["endpoints"], "endpoints", 1000, causes).iter().enumerate() {
         let path = format!("endpoints[{i}]");
         let addresses = limited(&endpoint["addresses"], &format!("{path}.addresses"), 100, causes);
+        if addresses.is_empty() {
+            causes.required(&format!("{path}.addresses"), "");
+        }
         for (j, address) in addresses.iter().enumerate() {
             let field = format!("{path}.addresses[{j}]");
             let text = text(address, "");
@@ -117,6 +121,7 @@ fn validate_port_names(port: &Value, path: &str, causes: &mut Causes) {
     if !name.is_empty() {
         causes.problems(&format!("{path}.name"), &name.into(), syntax::dns_label(name));
     }
+    causes.one_of(&format!("{path}.protocol"), &port["protocol"], PROTOCOLS);
     if let Some(protocol) = port["appProtocol"].as_str() {
         causes.problems(&format!("{path}.appProtocol"), &protocol.into(), syntax::label_key(protocol));
     }

@@ -1,21 +1,81 @@
 //! IPAddresses and ServiceCIDRs.
 
-use berth_schema::resource::{IP_ADDRESSES, SERVICE_CIDRS};
+use berth_api::syntax;
+use berth_schema::resource::IP_ADDRESSES;
 
 use crate::kinds::prelude::*;
+use crate::strategy::field_rules::Rule::{Fields as Object, Name};
+use crate::strategy::field_rules::*;
 
 pub static STRATEGY: Typed = Typed {
-    immutable: &["/spec"],
+    spec: &[(
+        "parentRef",
+        &[
+            Rule::Present,
+            Object(&[
+                ("group", &[Name(syntax::dns_subdomain)]),
+                ("resource", &[REQUIRED, Name(syntax::path_segment)]),
+                ("name", &[REQUIRED, Name(syntax::path_segment)]),
+                ("namespace", &[Name(syntax::path_segment)]),
+            ]),
+        ],
+    )],
+    immutable: &["/spec/parentRef"],
     name_problems: |name| {
-        let is_canonical = name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.to_string() == name);
-        let problem = "must be a valid IP address in canonical form";
-        if is_canonical { Vec::new() } else { vec![problem.to_owned()] }
+        let mut problems = ip_address(name);
+        if let Ok(address) = name.parse::<std::net::IpAddr>()
+            && address.to_string() != name
+            && problems.is_empty()
+        {
+            problems.push(format!("must be in canonical form ({:?})", address.to_string()));
+        }
+        problems
     },
     ..Typed::new(&IP_ADDRESSES)
 };
 
-pub static CIDR_STRATEGY: Typed =
-    Typed { not_empty: &[("ServiceCIDRSpec", "cidrs")], ..Typed::new(&SERVICE_CIDRS) };
+pub struct ServiceCidr;
+
+impl Strategy for ServiceCidr {
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        let (path, ranges) = ("spec.cidrs", items(&value["spec"], "cidrs"));
+        match ranges.len() {
+            0 => return causes.required(path, "at least one CIDR required"),
+            1 | 2 => {}
+            _ => return causes.invalid(path, &value["spec"], "may only hold up to 2 values"),
+        }
+        for (i, range) in ranges.iter().enumerate() {
+            let text = text(range, "");
+            causes.problems(&format!("{path}[{i}]"), &text.into(), address_range(text));
+        }
+        let parsed: Vec<_> = ranges.iter().filter_map(|range| AddressRange::parse(text(range, ""))).collect();
+        if let [first, second] = &parsed[..]
+            && first.address.is_ipv4() == second.address.is_ipv4()
+        {
+            let why =
+                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+            causes.invalid(path, &value["spec"]["cidrs"], why);
+        }
+    }
+
+    fn validated_if_new(&self) -> &'static [&'static str] {
+        &["spec.cidrs"]
+    }
+
+    fn validate_update(&self, context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
+        let (ranges, before) = (items(&new["spec"], "cidrs"), items(&old["spec"], "cidrs"));
+        let is_second_added = (before.len(), ranges.len()) == (1, 2);
+        if !is_second_added && ranges.len() != before.len() {
+            return causes.immutable("spec.cidrs", &new["spec"]["cidrs"]);
+        }
+        for (i, (range, before)) in ranges.iter().zip(before).enumerate() {
+            causes.unchanged(&format!("spec.cidrs[{i}]"), range, before);
+        }
+        if is_second_added {
+            self.validate(context, new, causes);
+        }
+    }
+}
 
 pub const COLUMNS: &[Column] = &[
     NAME,

@@ -18,5 +18,5 @@ kinds! {
     INGRESSES: ingress::STRATEGY, ingress::COLUMNS, has_generation: true;
     IP_ADDRESSES: ip_address::STRATEGY, ip_address::COLUMNS;
     NETWORK_POLICIES: network_policy::STRATEGY, network_policy::COLUMNS, has_generation: true;
-    SERVICE_CIDRS: ip_address::CIDR_STRATEGY, ip_address::CIDR_COLUMNS;
+    SERVICE_CIDRS: ip_address::ServiceCidr, ip_address::CIDR_COLUMNS;
 }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use berth_api::syntax;
-use berth_schema::resource::VOLUME_ATTRIBUTES_CLASSES;
 
 use crate::kinds::prelude::*;
 
@@ -18,12 +17,8 @@ impl Strategy for StorageClass {
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        let provisioner = &value["provisioner"];
-        causes.not_empty("provisioner", provisioner);
-        if !is_empty(provisioner) {
-            let name = text(provisioner, "").to_lowercase();
-            causes.problems("provisioner", provisioner, syntax::label_key(&name));
-        }
+        validate_provisioner(value, "provisioner", causes);
+        validate_parameters(&value["parameters"], causes);
         if !is_empty(&value["reclaimPolicy"]) {
             causes.one_of("reclaimPolicy", &value["reclaimPolicy"], &["Delete", "Retain"]);
         }
@@ -36,6 +31,32 @@ impl Strategy for StorageClass {
         for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
             causes.unchanged(field, &new[field], &old[field]);
         }
+    }
+}
+
+fn validate_provisioner(class: &Value, field: &str, causes: &mut Causes) {
+    let name = text(&class[field], "").to_lowercase();
+    causes.not_empty(field, &class[field]);
+    if !name.is_empty() {
+        causes.problems(field, &name.as_str().into(), syntax::label_key(&name));
+    }
+}
+
+const MAX_PARAMETERS: usize = 512;
+const MAX_PARAMETER_BYTES: usize = 256 << 10;
+
+fn validate_parameters(parameters: &Value, causes: &mut Causes) {
+    let path = "parameters";
+    let Some(entries) = parameters.as_object() else { return };
+    if entries.len() > MAX_PARAMETERS {
+        return causes.too_long(path, MAX_PARAMETERS);
+    }
+    if entries.contains_key("") {
+        causes.invalid(path, &"".into(), "field can not be empty.");
+    }
+    let n_bytes: usize = entries.iter().map(|(name, value)| name.len() + text(value, "").len()).sum();
+    if n_bytes > MAX_PARAMETER_BYTES {
+        causes.too_long(path, MAX_PARAMETER_BYTES);
     }
 }
 
@@ -83,8 +104,33 @@ pub const STORAGE_COLUMNS: &[Column] = &[
     AGE,
 ];
 
-pub static ATTRIBUTES_STRATEGY: Typed =
-    Typed { immutable: &["/driverName", "/parameters"], ..Typed::new(&VOLUME_ATTRIBUTES_CLASSES) };
+pub struct VolumeAttributesClass;
+
+impl Strategy for VolumeAttributesClass {
+    fn validates_change_first(&self) -> bool {
+        true
+    }
+
+    fn prepare_create(&self, _context: &Context<'_>, value: &mut Value) {
+        add_finalizer(value, "metadata", "kubernetes.io/vac-protection");
+    }
+
+    fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
+        validate_provisioner(value, "driverName", causes);
+        validate_parameters(&value["parameters"], causes);
+        if is_empty(&value["parameters"]) {
+            causes.required("parameters", "must contain at least one key/value pair");
+        }
+    }
+
+    fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
+        for field in ["driverName", "parameters"] {
+            if new[field] != old[field] {
+                causes.forbidden(field, &format!("updates to {field} are forbidden."));
+            }
+        }
+    }
+}
 
 pub const ATTRIBUTES_COLUMNS: &[Column] =
     &[NAME, Column::field("DriverName", "The CSI driver.", "/driverName"), AGE];

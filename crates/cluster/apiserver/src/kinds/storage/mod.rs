@@ -18,5 +18,5 @@ kinds! {
     CSI_STORAGE_CAPACITIES: csi::CsiStorageCapacity, csi::CAPACITY_COLUMNS, needs_version: true;
     STORAGE_CLASSES: class::StorageClass, class::STORAGE_COLUMNS;
     VOLUME_ATTACHMENTS: csi::VolumeAttachment, csi::ATTACHMENT_COLUMNS, needs_version: true;
-    VOLUME_ATTRIBUTES_CLASSES: class::ATTRIBUTES_STRATEGY, class::ATTRIBUTES_COLUMNS;
+    VOLUME_ATTRIBUTES_CLASSES: class::VolumeAttributesClass, class::ATTRIBUTES_COLUMNS;
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use berth_api::object::volume::STORAGE_CLASS_ANNOTATION as BETA_CLASS;
+use berth_api::syntax;
 use berth_schema::resource::{PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES};
 
 use super::volume::{
@@ -36,16 +37,11 @@ impl Strategy for PersistentVolumeClaim {
     fn default(&self, value: &mut Value) {
         if let Some(spec) = object(value, "spec") {
             default(spec, "volumeMode", "Filesystem");
-            // The older of two fields for one thing is written to the newer one, if that can have it.
-            match spec.get("dataSource").filter(|source| !source.is_null()).cloned() {
-                Some(source) if is_of_claims(&source) => default(spec, "dataSourceRef", source),
-                Some(_) => drop(spec.remove("dataSource")),
-                None => {}
-            }
         }
     }
 
     fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
+        unify_sources(value, &Value::Null);
         value["status"] = json!({"phase": "Pending"});
         add_finalizer(value, "metadata", PROTECTION);
         let has_class = !value["spec"]["storageClassName"].is_null()
@@ -55,9 +51,10 @@ impl Strategy for PersistentVolumeClaim {
         }
     }
 
-    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, _old: &Value) {
+    fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
         if context.subresource.is_empty() {
             self.default(new);
+            unify_sources(new, old);
         }
         if let Some(status) = object(new, "status") {
             default_text(status, "phase", "Pending");
@@ -85,13 +82,26 @@ impl Strategy for PersistentVolumeClaim {
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let spec = &value["spec"];
         validate_claim(spec, "spec", causes);
-        for field in ["dataSource", "dataSourceRef"].into_iter().filter(|field| spec[field].is_object()) {
-            causes.not_empty(&format!("spec.{field}.name"), &spec[field]["name"]);
+        let [source, reference] = ["dataSource", "dataSourceRef"].map(|field| {
+            validate_source(&spec[field], &format!("spec.{field}"), causes);
+            &spec[field]
+        });
+        let is_other = |field: &str| source[field] != reference[field];
+        if source.is_null() || reference.is_null() {
+        } else if !is_empty(&reference["namespace"]) {
+            causes.invalid(
+                "spec",
+                &json!({}),
+                "may not be specified when dataSourceRef.namespace is specified",
+            );
+        } else if ["apiGroup", "kind", "name"].into_iter().any(is_other) {
+            causes.invalid("spec", &json!({}), "must match dataSourceRef");
         }
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         let is_bound = old["status"]["phase"] == "Bound";
+        let capacity = &old["status"]["capacity"][STORAGE];
         let (new, old) = (&new["spec"], &old["spec"]);
         let mut allowed = new.clone();
         // Binding sets the volume, the default class is set later, and a bound claim may grow.
@@ -100,20 +110,22 @@ impl Strategy for PersistentVolumeClaim {
                 take(&mut allowed, old, field);
             }
         }
-        take(&mut allowed, old, "volumeAttributesClassName");
-        if is_bound && let Some(resources) = allowed.get_mut("resources") {
-            let size = &old["resources"]["requests"][STORAGE];
-            resources["requests"][STORAGE] = size.clone();
+        if is_bound {
+            take(&mut allowed, old, "volumeAttributesClassName");
+            if let Some(resources) = allowed.get_mut("resources") {
+                resources["requests"][STORAGE] = size(old).clone();
+            }
         }
         if allowed != *old {
             let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName \
                        for bound claims";
             causes.forbidden("spec", why);
         }
-        if volume::compare(size(new), size(old)).is_lt() {
-            let why = "field can not be less than previous value";
-            causes.forbidden("spec.resources.requests.storage", why);
+        let amount = |value: &Value| quantity(value).unwrap_or_default();
+        if amount(size(new)) < amount(size(old)) && amount(size(new)) <= amount(capacity) {
+            causes.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity");
         }
+        causes.unchanged("volumeMode", &new["volumeMode"], &old["volumeMode"]);
     }
 
     /// A claim may grow if its class allows that.
@@ -132,6 +144,38 @@ impl Strategy for PersistentVolumeClaim {
                    support resize";
         let name = text(new, "/metadata/name");
         Err(Status::forbidden(&PERSISTENT_VOLUME_CLAIMS, name, why))
+    }
+}
+
+/// The older of two fields for one thing is written to the newer one, if that can have it; it is dropped where there was none.
+fn unify_sources(value: &mut Value, old: &Value) {
+    let Some(spec) = value["spec"].as_object_mut() else { return };
+    match spec.get("dataSource").filter(|source| !source.is_null()).cloned() {
+        Some(source) if is_of_claims(&source) => default(spec, "dataSourceRef", source),
+        Some(_) if old["spec"]["dataSource"].is_null() => drop(spec.remove("dataSource")),
+        _ => {}
+    }
+}
+
+fn validate_source(source: &Value, path: &str, causes: &mut Causes) {
+    if source.is_null() {
+        return;
+    }
+    let (kind, group) = (text(source, "/kind"), text(source, "/apiGroup"));
+    causes.not_empty(&format!("{path}.name"), &source["name"]);
+    causes.not_empty(&format!("{path}.kind"), &source["kind"]);
+    if group.is_empty() && kind != "PersistentVolumeClaim" {
+        causes.invalid(
+            path,
+            &kind.into(),
+            "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+        );
+    } else if !group.is_empty() {
+        causes.problems(&format!("{path}.apiGroup"), &group.into(), syntax::dns_subdomain(group));
+    }
+    let namespace = text(source, "/namespace");
+    if !namespace.is_empty() {
+        causes.problems(&format!("{path}.namespace"), &namespace.into(), syntax::dns_label(namespace));
     }
 }
 
@@ -177,7 +221,7 @@ mod tests {
     fn only_some_fields_of_a_claim_may_change() {
         let claim = |phase: &str, change: Value| {
             let mut claim = json!({"spec": {"accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": phase}});
+                "resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": phase, "capacity": {"storage": "1Gi"}}});
             json_patch::merge(&mut claim["spec"], &change);
             claim
         };

@@ -32,6 +32,8 @@ pub struct Workload {
     pub check: fn(&Value, &mut Causes),
     /// Validates a change of the spec; the selector is immutable.
     pub check_update: fn(&Value, &Value, &mut Causes),
+    /// Fields that updates must not change, and that are not validated then.
+    pub validated_if_new: &'static [&'static str],
 }
 
 impl Workload {
@@ -45,6 +47,7 @@ impl Workload {
         of_selector: "deployment",
         check: |_, _| {},
         check_update: |_, _, _| {},
+        validated_if_new: &[],
     };
 }
 
@@ -74,6 +77,9 @@ impl Strategy for Workload {
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let spec = &value["spec"];
         validate_numbers(spec, causes);
+        if matches!(self.of_selector, "deployment" | "daemonset") {
+            causes.not_negative("spec.revisionHistoryLimit", &spec["revisionHistoryLimit"]);
+        }
         // Of jobs, the template comes last but one.
         let is_job = self.restart_policies != ALWAYS;
         if is_job {
@@ -91,6 +97,14 @@ impl Strategy for Workload {
 
     fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
         validate_counts(new, old, self.of_selector, causes);
+    }
+
+    fn validates_change_first(&self) -> bool {
+        self.of_selector == "daemonset"
+    }
+
+    fn validated_if_new(&self) -> &'static [&'static str] {
+        self.validated_if_new
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {

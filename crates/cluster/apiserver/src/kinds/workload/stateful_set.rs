@@ -17,7 +17,7 @@ const MUTABLE: [&str; 8] = [
     "selector",
 ];
 /// Those that it may not change, each with its own message.
-const FIXED: [&str; 3] = ["serviceName", "podManagementPolicy", "volumeClaimTemplates"];
+const FIXED: [&str; 3] = ["podManagementPolicy", "volumeClaimTemplates", "serviceName"];
 
 fn default_claim(claim: &mut Value) {
     if let Some(spec) = object(claim, "spec") {
@@ -108,6 +108,7 @@ pub static STRATEGY: Workload = Workload {
             causes.problems("spec.serviceName", &spec["serviceName"], syntax::dns_label(service));
         }
     },
+    validated_if_new: &["spec.serviceName", "spec.volumeClaimTemplates"],
     check_update: |new, old, causes| {
         let mut allowed = new.clone();
         MUTABLE.iter().chain(&FIXED).for_each(|field| take(&mut allowed, old, field));

@@ -2,6 +2,7 @@
 mod responder;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -34,6 +35,7 @@ fn attributes() -> AdmissionAttributes<'static> {
         old_object: None,
         namespace_labels: None,
         dry_run: false,
+        deadline: Instant::now() + Duration::from_secs(60),
     }
 }
 
@@ -191,6 +193,24 @@ async fn an_invalid_patch_is_an_error_under_every_failure_policy() {
     for name in ["path", "type"] {
         let found = denied(responder.webhook(name, json!({"failurePolicy": "Ignore"}))).await;
         assert_eq!(found.code, 500, "{}", found.message);
+    }
+}
+
+#[tokio::test]
+async fn webhooks_were_called_one_after_the_other_beyond_the_time_of_the_request() {
+    let responder = Responder::start(|_, _| None).await;
+    let names: Vec<_> = (0..20).map(|i| format!("w{i}")).collect();
+    let webhooks: Vec<_> = names.iter().map(|name| responder.webhook(name, json!({}))).collect();
+    let attributes = AdmissionAttributes { deadline: Instant::now(), ..attributes() };
+    for policy in ["Fail", "Ignore"] {
+        let webhooks = webhooks.iter().cloned().map(|mut webhook| {
+            webhook["failurePolicy"] = policy.into();
+            webhook
+        });
+        let hooks = hooks(&webhooks.collect::<Vec<_>>());
+        let called = Webhooks::new(nowhere());
+        let denied = called.mutate(&hooks, &attributes, Some(pod()), &mut Vec::new()).await.unwrap_err();
+        assert!(denied.message.contains("context deadline exceeded"), "{policy}: {denied}");
     }
 }
 

@@ -52,6 +52,15 @@ const fn typed(resource: &'static Resource) -> Typed {
             ("DeviceToleration", "operator", &["Equal", "Exists"]),
             ("ExactDeviceRequest", "allocationMode", &["All", "ExactCount"]),
         ],
+        not_required: &[
+            ("CELDeviceSelector", "expression"),
+            ("DeviceRequest", "name"),
+            ("DeviceRequestAllocationResult", "device"),
+            ("DeviceRequestAllocationResult", "request"),
+            ("DeviceSubRequest", "name"),
+            ("NodeSelectorRequirement", "key"),
+            ("NodeSelectorRequirement", "operator"),
+        ],
         immutable: &["/spec"],
         ..Typed::new(resource)
     }
@@ -83,8 +92,8 @@ impl Strategy for Claim {
     }
 
     fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
-        self.typed.check_status(&new["status"], causes);
         status::validate(new, old, causes);
+        self.typed.check_status(&new["status"], causes);
     }
 
     fn admit_create(
@@ -97,8 +106,7 @@ impl Strategy for Claim {
         let (pointer, path) = self.devices;
         let requests = value.pointer(pointer).map_or(&[][..], |devices| items(devices, "requests"));
         let is_admin = |request: &Value| request["exactly"]["adminAccess"] == true;
-        let path =
-            requests.iter().position(is_admin).map(|i| format!("{path}.requests[{i}].exactly.adminAccess"));
+        let path = requests.iter().position(is_admin).map(|i| format!("{path}.requests[{i}].adminAccess"));
         require_admin_namespace(context, resource, value, path)?;
         self.validate_new(context, resource, value, warnings)
     }

@@ -1,13 +1,17 @@
 //! DeviceClasses.
 
+use berth_api::syntax;
 use berth_schema::resource::DEVICE_CLASSES;
 
 use super::names::limited;
 use super::request::{MAX_CONFIG, validate_config, validate_selectors};
 use crate::kinds::prelude::*;
 
-pub static CLASS: Typed =
-    Typed { check: |class, causes| validate_spec(&class["spec"], causes), ..Typed::new(&DEVICE_CLASSES) };
+pub static CLASS: Typed = Typed {
+    check: |class, causes| validate_spec(&class["spec"], causes),
+    not_required: &[("CELDeviceSelector", "expression")],
+    ..Typed::new(&DEVICE_CLASSES)
+};
 
 fn validate_spec(spec: &Value, causes: &mut Causes) {
     validate_selectors(&spec["selectors"], "spec.selectors", causes);
@@ -15,15 +19,21 @@ fn validate_spec(spec: &Value, causes: &mut Causes) {
         validate_config(config, &format!("spec.config[{i}]"), causes);
     }
     let name = &spec["extendedResourceName"];
-    if name.as_str().is_some_and(|name| !is_extended_resource(name)) {
-        causes.invalid("spec.extendedResourceName", name, "must be a valid extended resource name");
+    if let Some(text) = name.as_str() {
+        let path = "spec.extendedResourceName";
+        if !text.contains('/') {
+            causes.invalid(
+                path,
+                name,
+                "a name must be a domain-prefixed path, such as 'example.com/my-prop'",
+            );
+        } else if text.contains("kubernetes.io/") {
+            causes.invalid(path, name, r#"must not have "kubernetes.io/" domain"#);
+        }
+        if text.starts_with("requests.") {
+            causes.invalid(path, name, r#"must not have "requests." prefix"#);
+        }
+        // As quotas name it.
+        causes.problems(path, name, syntax::label_key(&format!("requests.{text}")));
     }
-}
-
-/// Whether a resource is neither native nor a quota, and has a valid name.
-fn is_extended_resource(name: &str) -> bool {
-    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
-    !is_native
-        && !name.starts_with("requests.")
-        && berth_api::syntax::label_key(&format!("requests.{name}")).is_empty()
 }

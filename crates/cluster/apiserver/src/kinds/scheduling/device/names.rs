@@ -33,6 +33,36 @@ pub fn validate_driver(path: &str, name: &Value, causes: &mut Causes) {
     }
 }
 
+const MIXED_CASE: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end \
+     with an alphanumeric character (e.g. 'Example.com', regex used for validation is \
+     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+/// As [`validate_driver`], in the words of rules that types declare.
+pub fn validate_declared_driver(path: &str, name: &Value, causes: &mut Causes) {
+    let text = text(name, "");
+    if text.len() > 253 {
+        causes.invalid(path, name, "must be no more than 253 bytes");
+    } else if !text.is_empty() && !syntax::dns_subdomain(&text.to_lowercase()).is_empty() {
+        causes.invalid(path, name, MIXED_CASE);
+    }
+    if text.len() > MAX_DRIVER_NAME {
+        let why = format!("Too long: may not be more than {MAX_DRIVER_NAME} characters");
+        causes.push(CauseType::FieldValueTooLong, path, why);
+    }
+}
+
+/// As [`validate_pool`], in the words of rules that types declare.
+pub fn validate_declared_pool(path: &str, name: &Value, causes: &mut Causes) {
+    let text = text(name, "");
+    if text.len() > MAX_POOL_NAME {
+        causes.too_long(path, MAX_POOL_NAME);
+    }
+    for (i, part) in text.split('/').enumerate().filter(|_| !text.is_empty()) {
+        let why = |problem| format!("segment {i}: {problem}");
+        causes.problems(path, &part.into(), syntax::declared_subdomain(part).into_iter().map(why).collect());
+    }
+}
+
 /// The name of a pool: DNS subdomains with slashes between them.
 pub fn validate_pool(path: &str, name: &Value, causes: &mut Causes) {
     let text = name.as_str().unwrap_or_default();
@@ -68,9 +98,27 @@ pub fn validate_qualified_name(path: &str, name: &str, causes: &mut Causes) {
 /// The name of an attribute with its domain.
 pub fn validate_fully_qualified_name(path: &str, name: &Value, causes: &mut Causes) {
     let text = name.as_str().unwrap_or_default();
-    validate_qualified_name(path, text, causes);
-    if !text.contains('/') {
-        causes.invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash");
+    match text.split('/').collect::<Vec<_>>()[..] {
+        [domain, name] if !domain.is_empty() => {
+            let problems = syntax::declared_subdomain(domain);
+            let why = |problem| format!("prefix: {problem}");
+            causes.problems(path, &domain.into(), problems.into_iter().map(why).collect());
+            match name {
+                "" => causes.invalid(path, &"".into(), "the name must not be empty"),
+                name => validate_identifier(path, name, causes),
+            }
+        }
+        [_] => {
+            validate_identifier(path, text, causes);
+            causes.invalid(
+                path,
+                name,
+                "a fully qualified name must be a domain and a name separated by a slash",
+            );
+        }
+        [_, _] => validate_qualified_name(path, text, causes),
+        // kube-apiserver 1.37.2 accepts further slashes, and such an attribute is one of no device.
+        _ => {}
     }
 }
 
@@ -115,6 +163,7 @@ pub fn validate_binding_conditions(device: &Value, path: &str, causes: &mut Caus
 pub fn validate_raw(path: &str, raw: &Value, max_bytes: usize, causes: &mut Causes) {
     match raw {
         Value::Null => causes.required(path, ""),
+        Value::Array(_) => causes.invalid(path, &"<value omitted>".into(), "must be a valid JSON object"),
         _ if raw.to_string().len() > max_bytes => causes.too_long(path, max_bytes),
         Value::Object(_) => {}
         _ => causes.invalid(path, &"<value omitted>".into(), "must be a valid JSON object"),

@@ -7,7 +7,8 @@ use berth_cel::MAX_BYTES;
 use berth_rules::{DeviceSelector, derived_attribute_problem};
 
 use super::names::{
-    limited, limited_set, validate_driver, validate_fully_qualified_name, validate_name, validate_raw,
+    limited, limited_set, validate_declared_driver, validate_fully_qualified_name, validate_name,
+    validate_raw,
 };
 use crate::kinds::prelude::*;
 
@@ -86,8 +87,6 @@ fn default_count(request: &mut Value) {
 pub fn validate_devices(devices: &Value, path: &str, causes: &mut Causes) {
     let names = RequestNames::of(devices);
     let field = format!("{path}.requests");
-    // Its own message says so.
-    causes.0.retain(|cause| !(cause.field.starts_with(&field) && cause.field.ends_with("].name")));
     let requests =
         limited_set(&devices["requests"], &field, MAX_REQUESTS, |request| &request["name"], causes);
     for (i, request) in requests.iter().enumerate() {
@@ -245,7 +244,7 @@ fn validate_expression(path: &str, expression: &Value, causes: &mut Causes) {
         return causes.too_long(path, MAX_BYTES);
     }
     match DeviceSelector::compile(text) {
-        Err(reason) => causes.invalid(path, expression, &reason),
+        Err(reason) => causes.invalid(path, &text.into(), &reason),
         Ok(selector) if selector.exceeds_cost_limit() => {
             causes.forbidden(path, "too complex, exceeds cost limit");
         }
@@ -275,6 +274,6 @@ pub fn validate_config(config: &Value, path: &str, causes: &mut Causes) {
         causes.required(&path, "");
         return;
     }
-    validate_driver(&format!("{path}.driver"), &opaque["driver"], causes);
     validate_raw(&format!("{path}.parameters"), &opaque["parameters"], MAX_PARAMETERS, causes);
+    validate_declared_driver(&format!("{path}.driver"), &opaque["driver"], causes);
 }

@@ -111,6 +111,7 @@ fn selected_nodes(context: &Context<'_>, selector: &Value) -> Vec<Arc<Object>> {
 /// A slice stays with its driver, its pool and its node: a node writes only its own.
 static TYPED: Typed = Typed {
     enums: &[("DeviceTaint", "effect", super::EFFECTS)],
+    not_required: &[("Device", "name"), ("DeviceTaint", "key"), ("CapacityRequestPolicyRange", "min")],
     immutable: &["/spec/driver", "/spec/pool/name", "/spec/nodeName"],
     complete: set_taint_times,
     ..Typed::new(&RESOURCE_SLICES)
@@ -236,7 +237,8 @@ fn validate_device(
     path: &str,
     causes: &mut Causes,
 ) {
-    validate_name(&format!("{path}.name"), &device["name"], syntax::dns_label, causes);
+    let name = text(device, "/name");
+    causes.problems(&format!("{path}.name"), &name.into(), syntax::dns_label(name));
     let [attributes, capacities] = ["attributes", "capacity"].map(|field| device[field].as_object());
     let n = [attributes, capacities].into_iter().flatten().map(Map::len).sum::<usize>();
     if n > MAX_ATTRIBUTES_AND_CAPACITIES {
@@ -269,7 +271,8 @@ fn validate_device(
     let field = format!("{path}.taints");
     for (i, taint) in limited(&device["taints"], &field, MAX_TAINTS, causes).iter().enumerate() {
         let field = format!("{field}[{i}]");
-        validate_name(&format!("{field}.key"), &taint["key"], syntax::label_key, causes);
+        let key = text(taint, "/key");
+        causes.problems(&format!("{field}.key"), &key.into(), syntax::label_key(key));
         validate_name(&format!("{field}.value"), &taint["value"], syntax::label_value, causes);
     }
     let field = format!("{path}.consumesCounters");

@@ -7,8 +7,8 @@ use berth_api::syntax;
 use berth_schema::resource::RESOURCE_CLAIMS;
 
 use super::names::{
-    limited, limited_set, validate_binding_conditions, validate_driver, validate_name, validate_pool,
-    validate_raw,
+    limited, limited_set, validate_binding_conditions, validate_declared_driver, validate_declared_pool,
+    validate_driver, validate_name, validate_pool, validate_raw,
 };
 use super::request::{MAX_CONFIG, RequestNames, validate_config, validate_tolerations};
 use crate::kinds::prelude::*;
@@ -101,9 +101,13 @@ fn validate_allocation(allocation: &Value, names: &RequestNames<'_>, causes: &mu
     {
         let path = format!("{path}[{i}]");
         names.validate(&format!("{path}.request"), &result["request"], causes);
-        validate_device_name(result, &path, causes);
+        let name = text(result, "/device");
+        causes.problems(&format!("{path}.device"), &name.into(), syntax::dns_label(name));
+        validate_share(result, &path, causes);
         validate_binding_conditions(result, &path, causes);
         validate_tolerations(&result["tolerations"], &format!("{path}.tolerations"), causes);
+        validate_declared_driver(&format!("{path}.driver"), &result["driver"], causes);
+        validate_declared_pool(&format!("{path}.pool"), &result["pool"], causes);
     }
     let path = "status.allocation.devices.config";
     // That of the class and that of the claim.
@@ -123,6 +127,10 @@ fn validate_device_name(device: &Value, path: &str, causes: &mut Causes) {
     validate_driver(&format!("{path}.driver"), &device["driver"], causes);
     validate_pool(&format!("{path}.pool"), &device["pool"], causes);
     validate_name(&format!("{path}.device"), &device["device"], syntax::dns_label, causes);
+    validate_share(device, path, causes);
+}
+
+fn validate_share(device: &Value, path: &str, causes: &mut Causes) {
     if let Some(id) = device["shareID"].as_str().filter(|id| !is_uuid(id)) {
         let why = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase \
                    hexadecimal characters";

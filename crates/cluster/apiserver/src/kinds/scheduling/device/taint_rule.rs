@@ -16,8 +16,6 @@ pub static TAINT_RULE: Typed = Typed {
         }
     },
     check: |rule, causes| {
-        // Its own messages say so.
-        causes.0.retain(|cause| !cause.field.starts_with("spec.taint."));
         let selector = &rule["spec"]["deviceSelector"];
         for field in ["driver", "pool"].into_iter().filter(|field| selector[field] == "") {
             causes.required(&format!("spec.deviceSelector.{field}"), "");
@@ -41,6 +39,7 @@ pub static TAINT_RULE: Typed = Typed {
         limited(&status["conditions"], "status.conditions", MAX_CONDITIONS, causes);
         validate_conditions("status.conditions", &status["conditions"], causes);
     },
+    not_required: &[("DeviceTaint", "effect"), ("DeviceTaint", "key")],
     ..Typed::new(&DEVICE_TAINT_RULES)
 };
 
