@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_api::feature_gates::FeatureGates;
+use berth_control::zones::EvictionRates;
 
 use crate::provisioner::ProvisionerOptions;
 
@@ -15,14 +16,7 @@ pub struct ControllerOptions {
     pub node_monitor_grace_period: Duration,
     /// Interval of the heartbeat check.
     pub node_monitor_period: Duration,
-    /// Nodes per second, in each zone, whose pods are evicted because the node is not ready.
-    pub node_eviction_rate: f64,
-    /// The same in zones where many nodes are not ready. Small clusters then evict nothing.
-    pub secondary_node_eviction_rate: f64,
-    /// Fraction of a zone's nodes (at least three nodes) that counts as many.
-    pub unhealthy_zone_threshold: f64,
-    /// A zone with up to this number of nodes is small.
-    pub large_cluster_size_threshold: usize,
+    pub eviction_rates: EvictionRates,
     /// Maximum ended pods in the cluster; the oldest beyond it are deleted.
     pub terminated_pod_threshold: usize,
     /// How long a node must be missing before the pods bound to it are deleted.
@@ -42,10 +36,7 @@ impl Default for ControllerOptions {
             n_workers: 4,
             node_monitor_grace_period: Duration::from_secs(40),
             node_monitor_period: Duration::from_secs(5),
-            node_eviction_rate: 0.1,
-            secondary_node_eviction_rate: 0.01,
-            unhealthy_zone_threshold: 0.55,
-            large_cluster_size_threshold: 50,
+            eviction_rates: EvictionRates::default(),
             terminated_pod_threshold: 12_500,
             pod_gc_quarantine: Duration::from_secs(40),
             pod_gc_period: Duration::from_secs(20),

@@ -14,3 +14,4 @@ pub mod replica_set;
 pub mod stateful_set;
 pub mod taints;
 pub mod volume;
+pub mod zones;

@@ -2,7 +2,6 @@
 
 mod eviction;
 mod health;
-mod taints;
 mod zones;
 
 pub(crate) use eviction::{Eviction, Leaves, TaintEviction, leaves};
@@ -12,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_api::object::NamespacedName;
 use berth_api::resource::{NODES, PODS};
+use berth_control::taints::{Evict, wanted};
 use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
@@ -19,7 +19,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::health::{Heard, unknown_conditions};
-use self::taints::{Evict, wanted_taints};
 use self::zones::Zones;
 use super::api::Api;
 use super::events::{Recorder, Reference};
@@ -27,7 +26,7 @@ use super::index::Index;
 use super::informers::{Caches, Informers};
 use super::options::ControllerOptions;
 use super::queue::{Next, Queue, work};
-use super::view::{Condition, Node};
+use super::view::{Condition, Node, NodeTaint};
 use berth_client::call::CallError;
 
 /// The namespace of the node leases.
@@ -124,7 +123,7 @@ impl NodeLifecycle {
 
         let alive: Vec<&Node> =
             nodes.iter().map(|node| &**node).filter(|n| !n.metadata.is_deleting()).collect();
-        let decisions = zones.decide(&alive, &self.options, now);
+        let decisions = zones.decide(&alive, &self.options.eviction_rates, now);
         let kept = decisions.iter().map(|(name, decision)| ((*name).to_owned(), *decision)).collect();
         let changed = alive.into_iter().filter_map(|node| {
             let decision = decisions.get(&*node.metadata.name).copied().unwrap_or(Evict::Keep);
@@ -171,7 +170,13 @@ impl NodeLifecycle {
     }
 
     async fn set_taints(&self, node: &Node, evict: Evict) -> Result<(), CallError> {
-        let Some(taints) = wanted_taints(node, evict, Timestamp::now()) else { return Ok(()) };
+        let new = |taint| NodeTaint { taint, time_added: Some(Timestamp::now()) };
+        let spec = &node.spec;
+        let holds = |condition: &str, status: &str| node.holds(condition, status);
+        let taints = wanted(&spec.taints, spec.unschedulable, &holds, evict, new);
+        if taints == spec.taints {
+            return Ok(());
+        }
         let patch = json!({
             "metadata": {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version},
             "spec": {"taints": taints},

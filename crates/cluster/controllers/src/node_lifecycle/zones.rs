@@ -1,39 +1,16 @@
-//! The eviction rate for nodes that are not ready, per zone. Pure.
-//!
-//! The controller evicts the pods of a few failed nodes soon. If half of a zone fails at once, moving all pods costs
-//! more than waiting. If every zone is down, the controller's own connection has most likely failed.
+//! The turns of nodes that are not ready, per zone. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use berth_api::syntax::labels::{REGION, ZONE};
+use berth_control::taints::{Evict, eviction_taint, is_eviction};
+use berth_control::zones::{EvictionRates, Zone, zone_of};
 use tokio::time::Instant;
 
-use super::taints::{Evict, eviction_taint, is_evicting};
-use crate::options::ControllerOptions;
 use crate::view::Node;
 
-/// Region and zone of a node; both empty without the labels.
-pub(super) fn zone_of(node: &Node) -> String {
-    let label = |key| node.metadata.label(key).unwrap_or_default();
-    format!("{}:{}", label(REGION), label(ZONE))
-}
-
-/// The disruption state of a zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Disruption {
-    None,
-    Partial,
-    Full,
-}
-
-fn disruption(n_ready: usize, n_not_ready: usize, threshold: f64) -> Disruption {
-    let share = n_not_ready as f64 / (n_ready + n_not_ready).max(1) as f64;
-    match (n_ready, n_not_ready) {
-        (0, 1..) => Disruption::Full,
-        (_, 3..) if share >= threshold => Disruption::Partial,
-        _ => Disruption::None,
-    }
+fn is_ready(node: &Node) -> bool {
+    eviction_taint(&|condition, status| node.holds(condition, status)).is_none()
 }
 
 /// When the pods of the next node in each zone may be evicted.
@@ -47,32 +24,27 @@ impl Zones {
     pub(super) fn decide<'a>(
         &mut self,
         nodes: &[&'a Node],
-        options: &ControllerOptions,
+        rates: &EvictionRates,
         now: Instant,
     ) -> BTreeMap<&'a str, Evict> {
         let mut zones: BTreeMap<String, Vec<&'a Node>> = BTreeMap::new();
         for node in nodes {
-            zones.entry(zone_of(node)).or_default().push(node);
+            let (region, zone) = zone_of(&node.metadata);
+            zones.entry(format!("{region}:{zone}")).or_default().push(node);
         }
-        let disruption_of = |nodes: &[&Node]| {
-            let n_not_ready = nodes.iter().filter(|node| eviction_taint(node).is_some()).count();
-            disruption(nodes.len() - n_not_ready, n_not_ready, options.unhealthy_zone_threshold)
+        let state = |nodes: &[&Node]| Zone {
+            n_nodes: nodes.len(),
+            n_not_ready: nodes.iter().filter(|node| !is_ready(node)).count(),
         };
-        let all_down =
-            !zones.is_empty() && zones.values().all(|nodes| disruption_of(nodes) == Disruption::Full);
+        let all_down = !zones.is_empty() && zones.values().all(|nodes| state(nodes).is_down());
         self.next.retain(|zone, _| zones.contains_key(zone));
         let mut decisions = BTreeMap::new();
         for (zone, mut nodes) in zones {
-            let rate = match disruption_of(&nodes) {
-                Disruption::None | Disruption::Full => options.node_eviction_rate,
-                Disruption::Partial if nodes.len() > options.large_cluster_size_threshold => {
-                    options.secondary_node_eviction_rate
-                }
-                Disruption::Partial => 0.0,
-            };
+            let rate = rates.of(state(&nodes));
             nodes.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
             for node in nodes {
-                let waits = eviction_taint(node).is_some() && !is_evicting(node);
+                let waits =
+                    !is_ready(node) && !node.spec.taints.iter().any(|taint| is_eviction(&taint.taint));
                 let decision = match (all_down, waits) {
                     (true, _) => Evict::Never,
                     (false, true) if self.take(&zone, rate, now) => Evict::Now,
@@ -123,7 +95,7 @@ mod tests {
             nodes.extend((0..not_ready).map(|i| node(&format!("{zone}-n{i}"), zone, "Unknown")));
         }
         let nodes: Vec<&Node> = nodes.iter().collect();
-        let decisions = Zones::default().decide(&nodes, &ControllerOptions::default(), Instant::now());
+        let decisions = Zones::default().decide(&nodes, &EvictionRates::default(), Instant::now());
         let n = |zone: &str, decision| {
             decisions.iter().filter(|(name, d)| name.starts_with(zone) && **d == decision).count()
         };

@@ -51,7 +51,7 @@ pub fn options() -> ControllerOptions {
     let mut options = ControllerOptions::default();
     options.node_monitor_grace_period = Duration::from_secs(3600);
     options.node_monitor_period = Duration::from_millis(100);
-    options.node_eviction_rate = 1000.0;
+    options.eviction_rates.normal = 1000.0;
     options.pod_gc_quarantine = Duration::from_millis(100);
     options.pod_gc_period = Duration::from_millis(100);
     options.provisioner = Some(ProvisionerOptions::default());

@@ -318,6 +318,7 @@ impl Simulation {
             relaxed: Vec::new().into(),
             victims: Vec::new().into(),
             preempted_by: None,
+            queued: self.n_vacated,
         };
         if let Some(why) = rejected {
             simulated.refuse(why);

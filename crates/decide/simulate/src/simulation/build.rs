@@ -11,6 +11,7 @@ use berth_api::read::SourceLocation;
 use berth_api::simulated_nodes::SimulatedNodes;
 use berth_control::budget::Scales;
 use berth_control::expand::{DesiredReplicas, ExpandError, OwnerSelector, expand};
+use berth_control::taints;
 use berth_engine::{Cluster, DisruptionBudget};
 use berth_input::inventory::{Entry, Inventory};
 use berth_rules::admission::{validate_node, validate_runtime_class};
@@ -200,6 +201,7 @@ impl Simulation {
             rollouts,
             creation,
             vacated: None,
+            ending_members: Vec::new(),
             n_vacated: 0,
         };
         let policies = simulation.policies_of(inventory);
@@ -271,7 +273,8 @@ impl Simulation {
         invalid: &mut Vec<InvalidObject>,
     ) {
         let add = |entry: Cow<'_, Entry<Node>>| {
-            let Entry { object: node, source, .. } = entry.into_owned();
+            let Entry { object: mut node, source, .. } = entry.into_owned();
+            taints::follow(&mut node.spec);
             let name = node.metadata.name.clone();
             let allocatable = node.status.allocatable.as_ref().or(node.status.capacity.as_ref());
             let errors: Vec<_> = validate_node(&node).iter().map(ToString::to_string).collect();

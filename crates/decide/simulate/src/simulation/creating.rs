@@ -35,6 +35,7 @@ impl Simulation {
         pod.was_running = false;
         pod.outcome = Outcome::Unschedulable { message: String::new(), plugins: Vec::new() };
         self.n_vacated += 1;
+        self.pods[position].queued = self.n_vacated;
     }
 
     /// The pod that is not available and that the next pod of a StatefulSet waits for, if its ordinal is this one.

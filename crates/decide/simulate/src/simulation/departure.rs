@@ -26,8 +26,9 @@ impl Fate {
     }
 }
 
-/// A pod that stays on a node that cannot be reached.
-pub(crate) const STAYS: &str = "stays on its unreachable node: it tolerates that for longer";
+/// Why a pod stays on a node that cannot be reached.
+pub(crate) const TOLERATES: &str = "stays on its unreachable node: it tolerates that for longer";
+const NOT_EVICTED: &str = "stays on its unreachable node: too many nodes cannot be reached, so that the node controller evicts no pods";
 
 /// A pod that is created for a node that cannot be reached: no kubelet runs it.
 pub(crate) const NAMES_UNREACHABLE: &str = "does not run: spec.nodeName names a node that cannot be reached";
@@ -37,24 +38,25 @@ pub(crate) const NAMES_UNREACHABLE: &str = "does not run: spec.nodeName names a 
 pub(crate) enum Contact {
     /// It belongs to the node, and comes back with it.
     OfNode,
-    /// It tolerates that for longer.
-    Stays,
+    /// It is not evicted, for this reason.
+    Stays(&'static str),
     /// It is being deleted, and another one is created.
     Recreated,
     /// There is no other one, for this reason.
     Lost(&'static str),
 }
 
-/// What happens to a pod whose node cannot be reached for so many seconds, or for ever.
-pub(crate) fn unreachable(pod: &Pod, seconds: Option<i64>, gates: FeatureGates) -> Contact {
-    let stays = match stay(&pod.spec.tolerations, &taints::unreachable("NoExecute"), gates) {
+/// What happens to a pod whose node cannot be reached for so many seconds, or for ever; `evicts`: the node gets the taint that evicts.
+pub(crate) fn unreachable(pod: &Pod, seconds: Option<i64>, evicts: bool, gates: FeatureGates) -> Contact {
+    let tolerates = match stay(&pod.spec.tolerations, &taints::unreachable("NoExecute"), gates) {
         Stay::Forever => true,
         Stay::Seconds(tolerated) => seconds.is_some_and(|seconds| seconds < tolerated),
         Stay::No => false,
     };
     match pod.metadata.controller() {
         _ if pod.belongs_to_node() => Contact::OfNode,
-        _ if stays => Contact::Stays,
+        _ if !evicts => Contact::Stays(NOT_EVICTED),
+        _ if tolerates => Contact::Stays(TOLERATES),
         Some(owner) if owner.kind == "StatefulSet" => Contact::Lost(
             "the StatefulSet creates no other pod of this name before the unreachable node has ended this one",
         ),

@@ -249,7 +249,18 @@ impl Simulation {
     /// The members of a group with a node, each with the group that it names itself.
     pub(crate) fn running_members(&self, key: &GroupKey) -> Vec<(Option<GroupKey>, String)> {
         let of_group = (0..self.pods.len()).filter(|i| self.pods[*i].group.as_ref() == Some(key));
-        of_group.filter_map(|i| Some((self.own_group(i), self.pods[i].node()?.to_owned()))).collect()
+        let running = of_group.filter_map(|i| Some((self.own_group(i), self.pods[i].node()?.to_owned())));
+        let ending = self.ending_members.iter().filter(|(of, ..)| of.as_ref() == Some(key));
+        running.chain(ending.map(|(_, own, node)| (own.clone(), node.clone()))).collect()
+    }
+
+    /// A pod of a group is evicted: until it has ended, it counts with the one that its controller creates at once. A StatefulSet waits.
+    pub(super) fn note_ending(&mut self, i: usize) {
+        let (pod, node) = (&self.pods[i], self.pods[i].node());
+        let waits = pod.pod.metadata.controller().is_none_or(|owner| owner.kind == "StatefulSet");
+        if let Some(node) = node.filter(|_| pod.group.is_some() && !waits) {
+            self.ending_members.push((pod.group.clone(), self.own_group(i), node.to_owned()));
+        }
     }
 
     /// Sets what the PodGroups of an input require.

@@ -39,7 +39,7 @@ pub(crate) mod workloads;
 
 pub use build::add_simulated_nodes;
 pub use departure::evicted_by_drain;
-pub(crate) use departure::{Contact, Fate, NAMES_UNREACHABLE, STAYS, recreate, replica, unreachable};
+pub(crate) use departure::{Contact, Fate, NAMES_UNREACHABLE, TOLERATES, recreate, replica, unreachable};
 pub(crate) use devices::Devices;
 pub use devices::{PodClaim, PodDevice};
 pub use error::{InvalidObject, SimulationError};
@@ -52,7 +52,7 @@ pub use pod::SimulatedPod;
 pub use pods::Pods;
 pub use preemption::PodPreemption;
 pub(crate) use preemption::preempt;
-pub(crate) use rescheduling::Loss;
+pub(crate) use rescheduling::{Loss, LostContact};
 pub(crate) use rollout::{DaemonNodes, Members, Rollout, Strategy, deployment_spec, ordinal, replica_sets};
 pub use state::Simulation;
 pub use steps::BlockedEviction;

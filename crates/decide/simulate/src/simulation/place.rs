@@ -32,8 +32,13 @@ impl Simulation {
 
     pub(super) fn sort_queue(&mut self) {
         let mut queue = std::mem::take(&mut self.queue);
-        queue.sort_by_cached_key(|i| Reverse(self.priority(*i)));
+        queue.sort_by_cached_key(|i| (Reverse(self.priority(*i)), self.pods[*i].queued));
         self.queue = queue;
+    }
+
+    /// When a pod is placed: by priority, then those first that have waited for longer.
+    pub(super) fn turn(&self, position: usize, pod: &PreparedPod) -> (Reverse<i32>, usize, usize) {
+        (Reverse(pod.priority()), self.pods[position].queued, position)
     }
 
     /// The priority of a pod, or of its group.
@@ -117,7 +122,7 @@ impl Simulation {
             if pending.is_empty() || n_placed == n_before {
                 return pending;
             }
-            pending.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
+            pending.sort_by_key(|(i, pod)| self.turn(*i, pod));
         }
     }
 

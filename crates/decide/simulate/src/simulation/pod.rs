@@ -28,6 +28,8 @@ pub struct SimulatedPod {
     pub victims: Shared<Vec<NamespacedName>>,
     /// The pod that it was evicted for.
     pub preempted_by: Option<NamespacedName>,
+    /// How many pods had left their nodes when it was created: pods that have waited for longer are placed first.
+    pub(crate) queued: usize,
     /// The group that it is placed with.
     pub group: Option<GroupKey>,
 }

@@ -1,7 +1,7 @@
 //! Pods that leave their nodes in the middle of a simulation and are placed again, and nodes that are lost for a while.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;
 
 use berth_api::object::{NamespacedName, Node};
@@ -10,16 +10,23 @@ use berth_control::taints::taint_unreachable;
 use berth_engine::{Cluster, Outcome, PreparedPod};
 use berth_rules::PodRequests;
 
-use super::departure::{Contact, Fate, NAMES_UNREACHABLE, labels_of_binding, recreate, unreachable};
+use super::departure::{Contact, Fate, NAMES_UNREACHABLE, labels_of_binding, recreate};
 use super::pod::{SimulatedPod, Vacated};
 use super::state::Simulation;
 
 /// How nodes are lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
+#[derive(Clone, Copy)]
+pub(crate) enum Loss<'a> {
     /// They cannot be reached: their objects are there, tainted.
-    Unreachable,
+    Unreachable(&'a LostContact<'a>),
     Removed,
+}
+
+pub(crate) struct LostContact<'a> {
+    /// What happens to the pods on the nodes, by position.
+    pub contacts: BTreeMap<usize, Contact>,
+    /// Whether a node gets the taint that evicts pods.
+    pub evicts: &'a dyn Fn(&str) -> bool,
 }
 
 fn pending(message: String) -> Outcome {
@@ -75,7 +82,9 @@ impl Simulation {
         self.remove_from_node(position);
         self.n_vacated += 1;
         self.creation.release(&self.pods[position].pod);
+        let queued = self.n_vacated;
         let pod = &mut self.pods[position];
+        pod.queued = queued;
         pod.was_running = false;
         pod.pod.spec.node_name.clear();
         pod.pod.status.start_time = None;
@@ -107,7 +116,7 @@ impl Simulation {
     pub(crate) fn without_nodes<T>(
         &mut self,
         nodes: &[&Node],
-        loss: Loss,
+        loss: Loss<'_>,
         positions: &[usize],
         look: impl FnOnce(&mut Simulation) -> T,
     ) -> T {
@@ -120,14 +129,16 @@ impl Simulation {
         self.vacated = Some(Vec::new());
         let by_name: HashMap<&str, &Node> = nodes.iter().map(|n| (n.metadata.name.as_str(), *n)).collect();
         let (mut left, mut replacements, mut arriving) = (Vec::new(), Vec::new(), Vec::new());
-        let gates = self.cluster.settings().config.feature_gates;
         for &position in positions {
-            let (is_recreated, message) = match (loss, unreachable(&self.pods[position].pod, None, gates)) {
-                (Loss::Unreachable, Contact::OfNode | Contact::Stays) => continue,
-                (Loss::Unreachable, Contact::Lost(why)) => (false, why),
-                (Loss::Unreachable, Contact::Recreated) => (true, ""),
-                (Loss::Removed, _) if Fate::of(&self.pods[position].pod) == Fate::Recreated => (true, ""),
-                (Loss::Removed, _) => (false, "has no controller: it is lost with its node"),
+            let is_recreated = Fate::of(&self.pods[position].pod) == Fate::Recreated;
+            let (is_recreated, message) = match loss {
+                Loss::Unreachable(lost) => match lost.contacts.get(&position) {
+                    Some(Contact::Lost(why)) => (false, *why),
+                    Some(Contact::Recreated) => (true, ""),
+                    _ => continue,
+                },
+                Loss::Removed if is_recreated => (true, ""),
+                Loss::Removed => (false, "has no controller: it is lost with its node"),
             };
             let Some(prepared) = self.as_pending(position) else { continue };
             self.remove_from_node(position);
@@ -149,15 +160,15 @@ impl Simulation {
         for node in nodes {
             match loss {
                 Loss::Removed => self.cluster.remove_node(&node.metadata.name),
-                Loss::Unreachable => {
+                Loss::Unreachable(lost) => {
                     let mut node = Node::clone(node);
-                    taint_unreachable(&mut node.spec);
+                    taint_unreachable(&mut node.spec, (lost.evicts)(&node.metadata.name));
                     self.cluster.set_node(&node);
                 }
             }
         }
         for (position, pod, node) in arriving {
-            let is_silent = loss == Loss::Unreachable && by_name.contains_key(node.as_str());
+            let is_silent = matches!(loss, Loss::Unreachable(_)) && by_name.contains_key(node.as_str());
             let unadmitted = match is_silent {
                 true => Some(NAMES_UNREACHABLE.to_owned()),
                 false => self.unadmitted(&self.pods[position].pod, &pod, &node).map(|why| why.to_string()),

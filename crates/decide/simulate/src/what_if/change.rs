@@ -1,6 +1,6 @@
 //! Changes of a cluster, as edits of the objects that describe it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use berth_api::object::device::ResourceClaim;
@@ -10,7 +10,8 @@ use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::format::counted;
 use berth_api::syntax::labels::HOSTNAME;
 use berth_control::expand::{pin, target_node};
-use berth_control::taints::{Stay, stay, taint_cordoned, taint_unreachable};
+use berth_control::taints::{self, Stay, stay, taint_unreachable};
+use berth_control::zones::Zones;
 use berth_input::inventory::{Entry, Inventory};
 use berth_rules::TaintEffect;
 use jiff::Timestamp;
@@ -19,7 +20,7 @@ use super::departures::Departures;
 use super::error::ChangeError;
 use super::scale;
 use crate::simulation::{
-    Eviction, SimulatedPod, Simulation, new_node_name, node_like, recreate, slices_like, slices_of,
+    SimulatedPod, Simulation, new_node_name, node_like, recreate, slices_like, slices_of,
 };
 
 /// One change.
@@ -160,13 +161,8 @@ impl Change {
             }
             Change::LoseContact { key, value, seconds } => {
                 has_domain(inventory, key, value)?;
-                let nodes = inventory.nodes.iter_mut().map(|entry| &mut entry.object);
-                for node in nodes.filter(|node| domain_of(node, key) == Some(value)) {
-                    taint_unreachable(&mut node.spec);
-                    simulation.set_node(node.clone());
-                    departures.unreachable.push((node.metadata.name.clone(), *seconds));
-                    departures.without_contact.insert(node.metadata.name.clone());
-                }
+                let unreachable = lose_contact(inventory, departures, key, value, *seconds);
+                change_nodes(inventory, simulation, departures, &unreachable);
             }
             Change::AddNodes { n_nodes, like } => {
                 let like = find_node(inventory, like)?.clone();
@@ -312,6 +308,30 @@ fn fail_devices(
     Ok(())
 }
 
+/// Nodes cannot be reached. Returns all such nodes, with their taints, which depend on how many others of their zones are ready.
+fn lose_contact(
+    inventory: &Inventory,
+    departures: &mut Departures,
+    key: &str,
+    value: &str,
+    seconds: Option<i64>,
+) -> Vec<Node> {
+    let nodes = inventory.nodes.iter().map(|entry| &entry.object);
+    for node in nodes.clone().filter(|node| domain_of(node, key) == Some(value)) {
+        departures.unreachable.push((node.metadata.name.clone(), seconds));
+        departures.without_contact.insert(node.metadata.name.clone());
+    }
+    let not_ready = &departures.without_contact;
+    let zones = Zones::new(nodes.clone().map(|node| &node.metadata));
+    let evicts = zones.evicting(not_ready.iter().map(String::as_str));
+    let unreachable =
+        nodes.filter(|node| not_ready.contains(&node.metadata.name)).cloned().map(|mut node| {
+            taint_unreachable(&mut node.spec, evicts(&node.metadata.name));
+            node
+        });
+    unreachable.collect()
+}
+
 /// Changes a node. DaemonSets follow at once.
 fn change_node(
     inventory: &mut Inventory,
@@ -320,24 +340,37 @@ fn change_node(
     name: &str,
     change: impl FnOnce(&mut Node),
 ) -> Result<(), ChangeError> {
-    let node = node_mut(inventory, name)?;
-    change(node);
-    let node = node.clone();
-    simulation.set_node(node.clone());
-    let deleted = simulation.follow_daemons(inventory, &node);
-    let leaving = |pod| Eviction { pod, node: name.to_owned(), why: String::new() };
-    departures.leaving.extend(deleted.into_iter().map(leaving));
-    simulation.arrive_waiting(name);
+    let mut node = find_node(inventory, name)?.clone();
+    change(&mut node);
+    taints::follow(&mut node.spec);
+    if !taints::is_unreachable(&node.spec) {
+        departures.without_contact.remove(name);
+    }
+    change_nodes(inventory, simulation, departures, &[node]);
     Ok(())
+}
+
+/// Nodes are what they are here from now on.
+fn change_nodes(
+    inventory: &mut Inventory,
+    simulation: &mut Simulation,
+    departures: &mut Departures,
+    nodes: &[Node],
+) {
+    let changed: HashMap<&str, &Node> =
+        nodes.iter().map(|node| (node.metadata.name.as_str(), node)).collect();
+    for entry in &mut inventory.nodes {
+        if let Some(node) = changed.get(entry.object.metadata.name.as_str()) {
+            entry.object.clone_from(node);
+            simulation.set_node(Node::clone(node));
+        }
+    }
+    departures.leaving.extend(simulation.follow_daemons(inventory, nodes));
+    nodes.iter().for_each(|node| simulation.arrive_waiting(&node.metadata.name));
 }
 
 pub(crate) fn find_node<'a>(inventory: &'a Inventory, name: &str) -> Result<&'a Node, ChangeError> {
     Ok(&inventory.nodes[position(inventory, name)?].object)
-}
-
-fn node_mut<'a>(inventory: &'a mut Inventory, name: &str) -> Result<&'a mut Node, ChangeError> {
-    let position = position(inventory, name)?;
-    Ok(&mut inventory.nodes[position].object)
 }
 
 /// Cordons a node, or ends that. The node controller follows at once.
@@ -347,9 +380,10 @@ fn cordon(
     name: &str,
     is_cordoned: bool,
 ) -> Result<(), ChangeError> {
-    let node = node_mut(inventory, name)?;
+    let position = position(inventory, name)?;
+    let node = &mut inventory.nodes[position].object;
     node.spec.unschedulable = is_cordoned;
-    taint_cordoned(&mut node.spec);
+    taints::follow(&mut node.spec);
     simulation.set_node(node.clone());
     Ok(())
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use berth_api::object::{NamespacedName, Pod};
-use berth_control::taints;
+use berth_control::taints::is_eviction;
 
 use crate::simulation::{
-    BlockedEviction, Contact, Eviction, NAMES_UNREACHABLE, STAYS, SimulatedPod, Simulation, unreachable,
+    BlockedEviction, Contact, Eviction, NAMES_UNREACHABLE, SimulatedPod, Simulation, TOLERATES, unreachable,
 };
 
 /// Pods that leave the cluster or their nodes.
@@ -46,14 +46,13 @@ impl Departures {
     /// Why a pod does not run although it has a node: that has lost contact, and nothing replaces the pod.
     pub(super) fn stranded(&self, pod: &SimulatedPod, simulation: &Simulation) -> Option<&'static str> {
         let node = pod.node().filter(|node| self.without_contact.contains(*node))?;
-        // The taint may have been removed.
-        let taints = &simulation.node(node)?.spec.taints;
-        taints.iter().find(|taint| **taint == taints::unreachable("NoExecute"))?;
-        match unreachable(&pod.pod, None, simulation.cluster.settings().config.feature_gates) {
+        let evicts = simulation.node(node)?.spec.taints.iter().any(is_eviction);
+        match unreachable(&pod.pod, None, evicts, simulation.cluster.settings().config.feature_gates) {
             Contact::OfNode => None,
             _ if pod.pod.awaits_node_admission() => Some(NAMES_UNREACHABLE),
             Contact::Lost(why) => Some(why),
-            Contact::Stays | Contact::Recreated => Some(STAYS),
+            Contact::Stays(why) => Some(why),
+            Contact::Recreated => Some(TOLERATES),
         }
     }
 

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use berth_api::object::Node;
+use berth_control::taints::is_unreachable;
+use berth_control::zones::Zones;
 use berth_engine::{Violation, ViolationKey};
 use serde::Serialize;
 
 use super::change::domain_of;
 use super::evicted::{EvictedPod, Evictor};
 use super::outcome::{BrokenRule, UnplacedPod};
-use crate::simulation::{Contact, Fate, Loss, STAYS, SimulatedPod, Simulation, unreachable};
+use crate::simulation::{Contact, Fate, Loss, LostContact, SimulatedPod, Simulation, unreachable};
 
 /// What is lost with each domain of a topology.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -94,6 +96,9 @@ impl Simulation {
         let broken_before: BTreeSet<ViolationKey> =
             simulation.cluster().violations().iter().map(Violation::key).collect();
         let domains: Vec<(&str, Vec<&Node>)> = domains.into_iter().collect();
+        let zones = Zones::new(all.iter().map(|node| &node.metadata));
+        let not_ready: Vec<&Node> = all.iter().filter(|node| is_unreachable(&node.spec)).collect();
+        let gates = simulation.cluster.settings().config.feature_gates;
         let next = AtomicUsize::new(0);
         let lose = &|simulation: &mut Simulation, progress: &mut dyn FnMut(usize, usize)| {
             let mut losses = Vec::new();
@@ -103,11 +108,21 @@ impl Simulation {
                 let mut loss = simulation.without_nodes(nodes, Loss::Removed, &positions, |simulation| {
                     DomainLoss::of(simulation, &positions, &running, &broken_before)
                 });
-                let (unplaced, stranded) = match positions.iter().any(|at| simulation.may_miss_node(*at)) {
+                let evicts =
+                    zones.evicting(not_ready.iter().chain(nodes).map(|node| node.metadata.name.as_str()));
+                let contact = |at: &usize| {
+                    let pod = &simulation.pods[*at];
+                    (*at, unreachable(&pod.pod, None, pod.node().is_some_and(&evicts), gates))
+                };
+                let contacts = positions.iter().map(contact).collect();
+                let lost = LostContact { contacts, evicts: &evicts };
+                let (unplaced, stranded) = match simulation.may_miss_nodes(&lost) {
                     false => (loss.unplaced.clone(), Vec::new()),
-                    true => simulation.without_nodes(nodes, Loss::Unreachable, &positions, |simulation| {
-                        simulation.while_unreachable(&positions)
-                    }),
+                    true => {
+                        simulation.without_nodes(nodes, Loss::Unreachable(&lost), &positions, |simulation| {
+                            simulation.while_unreachable(&lost)
+                        })
+                    }
                 };
                 loss.survives &= unplaced.is_empty();
                 (loss.unplaced_while_unreachable, loss.stranded_while_unreachable) = (unplaced, stranded);
@@ -141,33 +156,33 @@ impl Simulation {
 }
 
 impl Simulation {
-    /// Whether it may matter to a pod on a lost node that the node is still there: its domain counts, nothing replaces the pod, or its
+    /// Whether it may matter to pods on lost nodes that the nodes are still there: their domain counts, nothing replaces a pod, or its
     /// template names a node.
-    fn may_miss_node(&self, position: usize) -> bool {
-        let SimulatedPod { pod, workload, .. } = &self.pods[position];
-        let gates = self.cluster.settings().config.feature_gates;
-        let mut constraints = pod.spec.topology_spread_constraints.iter();
-        match unreachable(pod, None, gates) {
+    fn may_miss_nodes(&self, lost: &LostContact<'_>) -> bool {
+        lost.contacts.iter().any(|(position, contact)| match contact {
             Contact::OfNode => false,
             Contact::Recreated => {
+                let SimulatedPod { pod, workload, .. } = &self.pods[*position];
+                let mut constraints = pod.spec.topology_spread_constraints.iter();
                 constraints.any(|constraint| constraint.when_unsatisfiable == "DoNotSchedule")
                     || self.workloads.template_node(&pod.metadata.namespace, workload.as_deref()).is_some()
             }
-            Contact::Stays | Contact::Lost(_) => true,
-        }
+            Contact::Stays(_) | Contact::Lost(_) => true,
+        })
     }
 
-    /// The pods that find no node while their nodes cannot be reached, and those that nothing replaces. `positions` are the pods that were
-    /// on them.
-    fn while_unreachable(&self, positions: &[usize]) -> (Vec<UnplacedPod>, Vec<UnplacedPod>) {
-        let gates = self.cluster.settings().config.feature_gates;
+    /// The pods that find no node while their nodes cannot be reached, and those that nothing replaces.
+    fn while_unreachable(&self, of_nodes: &LostContact<'_>) -> (Vec<UnplacedPod>, Vec<UnplacedPod>) {
         let (mut unplaced, mut stranded) = (Vec::new(), Vec::new());
-        let affected: BTreeSet<usize> = positions.iter().copied().chain(self.preempted()).collect();
-        for pod in affected.iter().map(|at| &self.pods[*at]).filter(|pod| !pod.pod.metadata.is_deleting()) {
-            match (unreachable(&pod.pod, None, gates), pod.node()) {
+        let preempted = self.preempted().map(|at| (at, Contact::Recreated));
+        let mut affected: BTreeMap<usize, Contact> = preempted.collect();
+        affected.extend(&of_nodes.contacts);
+        for (at, contact) in affected {
+            let pod = &self.pods[at];
+            match (contact, pod.node()) {
+                _ if pod.pod.metadata.is_deleting() => {}
                 (Contact::Recreated, None) => unplaced.push(lost(pod, pod.outcome.message().into_owned())),
-                (Contact::Stays, _) => stranded.push(lost(pod, STAYS.to_owned())),
-                (Contact::Lost(why), _) => stranded.push(lost(pod, why.to_owned())),
+                (Contact::Stays(why) | Contact::Lost(why), _) => stranded.push(lost(pod, why.to_owned())),
                 _ => {}
             }
         }

@@ -464,3 +464,57 @@ fn a_stateful_set_that_is_scaled_down_was_said_to_replace_its_pods() {
     let changed = played(&text, &[scale]);
     assert_eq!((changed.outcome.scaled_down.len(), changed.simulation.rolled_out()), (2, &[][..]));
 }
+
+#[test]
+fn a_pod_that_was_created_again_took_the_place_of_one_that_had_waited() {
+    let waiting = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: z, namespace: default, creationTimestamp: \"2026-01-01T00:00:00Z\"}\n\
+                   spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 2}}}]}\n";
+    let text = [&node("a", 2), &workload("Deployment", "web", 1, 2), waiting].concat();
+    let mut what_if = what_if(&text);
+    let first = what_if.simulation().expect("valid").pods().iter().find_map(|pod| {
+        pod.node()?;
+        Some(pod.pod.metadata.namespaced_name())
+    });
+    what_if.apply(&Change::Evict(first.expect("one of them runs"))).expect("it runs");
+    let changed = what_if.run(|_, _| ()).expect("valid");
+    assert_eq!(changed.simulation.pod("default", "z").and_then(|pod| pod.node()), Some("a"));
+}
+
+/// kube-controller-manager 1.37.2: with three of four nodes of a zone lost, or all nodes of all zones, `unreachable:NoExecute` is not set.
+#[test]
+fn pods_left_nodes_of_which_too_many_cannot_be_reached() {
+    let zoned = |name: &str, zone: &str| {
+        let (labels, more) =
+            (format!("zone: z-{name}"), format!("topology.kubernetes.io/zone: {zone}, rack: r-{zone}"));
+        node(name, 2).replace(&labels, &format!("{labels}, {more}"))
+    };
+    let nodes = ["a", "b", "c", "d"]
+        .map(|name| zoned(name, "one").replace("r-one", if name == "d" { "r" } else { "s" }));
+    let workload = workload("Deployment", "web", 5, 2);
+    let lose = |key: &str, value: &str| Change::LoseContact {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        seconds: None,
+    };
+    let rack = played(&[nodes.concat(), zoned("e", "two"), workload.clone()].concat(), &[lose("rack", "s")]);
+    assert_eq!(rack.outcome.unplaced.len(), 3);
+    assert!(
+        rack.outcome.unplaced.iter().all(|pod| pod.message.contains("evicts no pods")),
+        "{:?}",
+        rack.outcome.unplaced
+    );
+    let key = "topology.kubernetes.io/zone";
+    let text = [nodes.concat(), zoned("e", "two"), zoned("f", "two"), workload].concat();
+    let zone = played(&text, &[lose(key, "one")]);
+    assert!(
+        zone.outcome.unplaced.iter().any(|pod| pod.message.contains("nodes are available")),
+        "one zone is lost"
+    );
+    let both = played(&text, &[lose(key, "one"), lose(key, "two")]).outcome;
+    assert_eq!(both.unplaced.iter().filter(|pod| pod.message.contains("evicts no pods")).count(), 5);
+    // The same of each domain in turn.
+    let mut all = played(&text, &[]);
+    let losses = all.simulation.lose_each_domain("rack", |_, _| ());
+    let stranded: Vec<_> = losses.domains.iter().map(|loss| loss.stranded_while_unreachable.len()).collect();
+    assert_eq!(stranded.iter().filter(|n| **n > 0).count(), 1, "{losses:?}");
+}

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 /// The key of taints that pods may tolerate for some time.
-pub const MAINTENANCE: &str = "maintenance";
+const MAINTENANCE: &str = "maintenance";
 /// The longest of these times.
 const MOST_SECONDS: i64 = 60;
 
@@ -43,6 +43,15 @@ impl Scene {
     /// Whether the pod at a position of the list of all pods is not ready from the first time on that the cluster has settled.
     pub fn fails_probes(&self, position: usize) -> bool {
         self.unready.is_some_and(|one_of| position % one_of == one_of - 1)
+    }
+
+    /// Whether pods tolerate the taint of scenes for a time: they may be placed again and again on a node that has it.
+    pub fn has_pods_that_return(&self) -> bool {
+        let templates = self
+            .objects
+            .iter()
+            .filter_map(|object| object.pointer("/spec/template/spec/tolerations")?.as_array());
+        templates.flatten().any(|t| t["key"] == MAINTENANCE && !t["tolerationSeconds"].is_null())
     }
 
     /// The scene of a seed.

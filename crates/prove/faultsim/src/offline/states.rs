@@ -49,7 +49,8 @@ pub fn offline(simulation: &Simulation, lost: &BTreeSet<String>) -> States {
     // Simulations do not say what deletes pods that have ended.
     let has_ended = |pod: &SimulatedPod| pod.is_unadmitted(UnadmittedState::Rejected);
     let is_created = |pod: &SimulatedPod| !pod.is_unadmitted(UnadmittedState::NotCreated);
-    for pod in simulation.pods().iter().filter(|pod| !has_ended(pod) && is_created(pod)) {
+    let is_left = |pod: &SimulatedPod| pod.node().is_some_and(|node| is_replaced(&pod.pod, node, lost));
+    for pod in simulation.pods().iter().filter(|pod| !has_ended(pod) && is_created(pod) && !is_left(pod)) {
         let key = of(pod.workload.clone(), &pod.pod);
         let state = state_offline(pod, &key.1, lost);
         add(&mut states, key, state, 1);
@@ -71,6 +72,13 @@ fn state_offline(pod: &SimulatedPod, workload: &str, lost: &BTreeSet<String>) ->
     }
 }
 
+/// ReplicaSets and Jobs have created another one; the names of pods of StatefulSets are not free.
+fn is_replaced(pod: &Pod, node: &str, lost: &BTreeSet<String>) -> bool {
+    lost.contains(node)
+        && pod.metadata.is_deleting()
+        && pod.metadata.controller().is_some_and(|owner| owner.kind != "StatefulSet")
+}
+
 /// The states in the cluster. `wanted` is how many pods workloads want.
 pub fn in_cluster(
     pods: &[Pod],
@@ -84,11 +92,7 @@ pub fn in_cluster(
         let key = of(workloads.owner(pod), pod);
         let is_bound = !pod.spec.node_name.is_empty();
         let is_lost = lost.contains(&pod.spec.node_name);
-        // ReplicaSets and Jobs have created another one; the names of pods of StatefulSets are not free.
-        let is_replaced = is_lost
-            && pod.metadata.is_deleting()
-            && pod.metadata.controller().is_some_and(|owner| owner.kind != "StatefulSet");
-        if is_replaced || pod.is_terminal() {
+        if is_replaced(pod, &pod.spec.node_name, lost) || pod.is_terminal() {
             continue;
         }
         *n_created.entry(key.clone()).or_default() += 1;

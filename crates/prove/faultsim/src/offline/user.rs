@@ -5,13 +5,12 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use berth_api::feature_gates::FeatureGates;
-use berth_api::object::{NamespacedName, Node, Pod, Taint};
+use berth_api::object::{NamespacedName, Node, Pod};
 use berth_api::read::Kind;
 use berth_api::resource::{self, Resource};
 use berth_api::syntax::labels::ZONE;
 use berth_client::call::{self, CallError};
 use berth_client::{WatchOptions, list};
-use berth_control::taints::{Stay, stay};
 use berth_input::inventory::Inventory;
 use berth_simulate::what_if::{Change, WhatIf};
 use berth_simulate::{SimulationOptions, Workloads};
@@ -21,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::budgets;
-use super::scene::{MAINTENANCE, Scene, Step};
+use super::scene::{Scene, Step};
 use super::states::{Key, differences, in_cluster, offline, without_order, without_reasons};
 use crate::workload::Switches;
 
@@ -72,11 +71,12 @@ const DUMPED: [Resource; 21] = [
     resource::PODS,
 ];
 
-/// The kinds whose number of pods follows from the object, and where it is.
-const WITH_NUMBER: [(Resource, &str); 4] = [
+/// The kinds whose number of pods follows from the object, and where it is. Pods of DaemonSets may also stay where they are not desired.
+const WITH_NUMBER: [(Resource, &str); 5] = [
     (resource::REPLICA_SETS, "/spec/replicas"),
     (resource::STATEFUL_SETS, "/spec/replicas"),
     (resource::DAEMON_SETS, "/status/desiredNumberScheduled"),
+    (resource::DAEMON_SETS, "/status/numberMisscheduled"),
     (resource::JOBS, "/spec/parallelism"),
 ];
 
@@ -141,7 +141,7 @@ impl User {
             played.push(change);
             let pods = match self.settle(quiet).await {
                 Ok(pods) => pods,
-                Err(_) if self.has_pods_that_return().await? => return Ok(Vec::new()),
+                Err(_) if scene.has_pods_that_return() => return Ok(Vec::new()),
                 Err(error) => return Err(format!("after {}: {error}", played.join(", "))),
             };
             let simulation = what_if.simulation().map_err(|error| format!("offline: {error}"))?;
@@ -446,14 +446,6 @@ impl User {
                 return Err("the cluster does not settle".to_owned());
             }
         }
-    }
-
-    /// Whether pods tolerate the taint of scenes for a time: they may be placed again and again on a node that has it.
-    async fn has_pods_that_return(&self) -> Result<bool, String> {
-        let taint =
-            Taint { key: MAINTENANCE.to_owned(), value: String::new(), effect: "NoExecute".to_owned() };
-        let stays = |pod: &Pod| stay(&pod.spec.tolerations, &taint, FeatureGates::default());
-        Ok(self.pods().await?.iter().any(|pod| matches!(stays(pod), Stay::Seconds(_))))
     }
 
     async fn evict(&mut self) -> Result<(), String> {

@@ -20,7 +20,14 @@ impl Steps<'_> {
             nodes.pods[at].retain(|(name, _)| is_there(name));
             let daemon = |(name, is_updated): &(NamespacedName, bool)| {
                 let is_available = self.simulation.is_available(name);
-                Daemon { is_updated: *is_updated, is_ready: is_available, is_available, ..Daemon::default() }
+                let pod = self.simulation.pod(name.namespace(), name.name());
+                Daemon {
+                    is_updated: *is_updated,
+                    is_ready: is_available,
+                    is_available,
+                    is_deleting: pod.is_some_and(|pod| pod.pod.metadata.is_deleting()),
+                    is_terminal: false,
+                }
             };
             nodes.states[at].pods = nodes.pods[at].iter().map(daemon).collect();
             if nodes.states[at].pods.iter().any(|pod| !pod.is_available) {
@@ -39,7 +46,9 @@ impl Steps<'_> {
         }
         let mut has_changed = false;
         for name in deleted {
-            has_changed |= self.delete_old(rollout, &name);
+            let at = self.simulation.position(name.namespace(), name.name());
+            has_changed |=
+                !at.is_some_and(|at| self.stays_terminating(at)) && self.delete_old(rollout, &name);
         }
         for at in steps.create_on {
             has_changed |= i64::try_from(at).is_ok_and(|at| self.create(rollout, at));

@@ -6,6 +6,7 @@ use berth_api::object::{Condition, NamespacedName, Pod};
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_control::budget::{Budget, Scales};
 use berth_control::expand::target_node;
+use berth_control::taints::is_eviction;
 use berth_input::inventory::{Entry, Inventory};
 use serde::Serialize;
 
@@ -244,7 +245,9 @@ impl Steps<'_> {
             nodes.iter().map(|(node, seconds)| (node.as_str(), *seconds)).collect();
         let gates = self.simulation.cluster.settings().config.feature_gates;
         let on_nodes = self.on_nodes(|node| seconds.contains_key(node)).into_iter().map(|(at, node)| {
-            let contact = unreachable(&self.simulation.pods[at].pod, seconds[node.as_str()], gates);
+            let spec = self.simulation.node(&node).map(|node| &node.spec);
+            let evicts = spec.is_some_and(|spec| spec.taints.iter().any(is_eviction));
+            let contact = unreachable(&self.simulation.pods[at].pod, seconds[node.as_str()], evicts, gates);
             (at, node, contact)
         });
         let (leaving, staying): (Vec<_>, Vec<_>) =
@@ -289,6 +292,7 @@ impl Steps<'_> {
         let pod = &self.simulation.pods[at].pod;
         if !pod.belongs_to_node() {
             if !self.stays_terminating(at) {
+                self.simulation.note_ending(at);
                 self.leave(at, &eviction.why, lost);
             }
         } else if pod.metadata.controller().is_some_and(|owner| owner.kind == "DaemonSet") {

@@ -7,7 +7,6 @@ mod deployment;
 mod evictions;
 mod stateful_set;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;
 
@@ -141,6 +140,7 @@ impl Simulation {
                 break;
             }
             let has_placed = steps.place(is_first || is_end, &mut progress);
+            steps.simulation.ending_members.clear();
             if is_end && !has_placed {
                 break;
             }
@@ -212,7 +212,7 @@ impl Steps<'_> {
         self.waiting.were_all_tried = are_all_tried || has_groups;
         if self.waiting.were_all_tried {
             let mut tried = self.waiting.next(true, &self.gone);
-            tried.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
+            tried.sort_by_key(|(i, pod)| self.simulation.turn(*i, pod));
             let positions: Vec<usize> = tried.iter().map(|(i, _)| *i).collect();
             let unplaced = self.simulation.place_pending(tried, progress);
             let has_placed = positions.iter().any(|i| self.simulation.pods[*i].node().is_some());
@@ -230,10 +230,9 @@ impl Steps<'_> {
     /// pod was placed.
     fn place_one_of_each(&mut self) -> bool {
         let mut has_placed = false;
-        let key = |i: usize, pod: &PreparedPod| (Reverse(pod.priority()), i);
         let next = self.waiting.next(false, &self.gone).into_iter();
-        let mut queue: BTreeMap<_, _> = next.map(|(i, pod)| (key(i, &pod), pod)).collect();
-        while let Some(((_, i), pod)) = queue.pop_first() {
+        let mut queue: BTreeMap<_, _> = next.map(|(i, pod)| (self.simulation.turn(i, &pod), pod)).collect();
+        while let Some(((.., i), pod)) = queue.pop_first() {
             let alike = self.simulation.cluster.equivalence(&pod);
             let mut unplaced = self.simulation.place_pending(vec![(i, pod)], |_, _| ());
             match unplaced.iter().position(|(at, _)| *at == i) {
@@ -247,7 +246,7 @@ impl Steps<'_> {
                 }
             }
             // The others were preempted.
-            queue.extend(unplaced.into_iter().map(|(i, pod)| (key(i, &pod), pod)));
+            queue.extend(unplaced.into_iter().map(|(i, pod)| (self.simulation.turn(i, &pod), pod)));
         }
         has_placed
     }
@@ -291,7 +290,8 @@ impl Steps<'_> {
             rollout.deleted.push(old.name);
         }
         rollout.created.push(pod.pod.metadata.namespaced_name());
-        self.simulation.pods.push(pod);
+        let queued = self.simulation.n_vacated;
+        self.simulation.pods.push(SimulatedPod { queued, ..pod });
         self.arrive_or_wait(self.simulation.pods.len() - 1);
         true
     }
@@ -350,7 +350,7 @@ impl Steps<'_> {
     fn finish(self) {
         let Steps { simulation, mut waiting, gone, .. } = self;
         let mut pending = waiting.next(true, &gone);
-        pending.sort_by_key(|(i, pod)| (Reverse(pod.priority()), *i));
+        pending.sort_by_key(|(i, pod)| simulation.turn(*i, pod));
         let mut positions: Vec<usize> = gone.into_iter().collect();
         positions.sort_unstable();
         let names = pending.iter().map(|(i, _)| simulation.pods[*i].pod.metadata.namespaced_name());

@@ -3,7 +3,7 @@
 use std::mem;
 
 use berth_control::stateful_set::{Member, Step, steps};
-use berth_control::taints::unreachable;
+use berth_control::taints::is_unreachable;
 
 use super::Steps;
 use crate::simulation::rollout::{Rollout, Strategy};
@@ -53,12 +53,15 @@ impl Steps<'_> {
         }
         has_changed
     }
-    /// Deletes a pod on a node that cannot be reached: nothing ends it there, and its name is not free. Returns whether that is so.
+
+    /// Deletes a pod on a node that cannot be reached: nothing ends it there, and its name or its place on the node is not free. Returns
+    /// whether that is so.
     pub(super) fn stays_terminating(&mut self, position: usize) -> bool {
         let pod = &self.simulation.pods[position];
         let node = pod.node().and_then(|node| self.simulation.node(node));
-        let is_unreachable = node.is_some_and(|node| node.spec.taints.contains(&unreachable("NoExecute")));
-        let is_of_set = pod.pod.metadata.controller().is_some_and(|owner| owner.kind == "StatefulSet");
+        let is_unreachable = node.is_some_and(|node| is_unreachable(&node.spec));
+        let owner = pod.pod.metadata.controller();
+        let is_of_set = owner.is_some_and(|owner| matches!(owner.kind.as_str(), "StatefulSet" | "DaemonSet"));
         if is_unreachable && is_of_set {
             self.simulation.pods[position].pod.metadata.deletion_timestamp.get_or_insert(self.now);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::object::{Node, Pod, Taint};
+use berth_api::object::{Node, Pod, Taint, UNSCHEDULABLE_TAINT};
 use berth_api::syntax::quantity::Quantity;
 use berth_api::work::WorkBudget;
 use berth_engine::{Explanation, TopologyPair};
@@ -36,6 +36,11 @@ fn explained(text: &str) -> (World, Pod, PodExplanation) {
         Simulation::new(inventory, SimulationOptions::default()).expect("the pods are valid");
     simulation.disable_preemption();
     let explained = simulation.explain(&name.namespace, &name.name, None).expect("the pod exists");
+    // As the node controller does.
+    for node in world.nodes.iter_mut().filter(|node| node.spec.unschedulable) {
+        let (key, effect) = (UNSCHEDULABLE_TAINT.to_owned(), "NoSchedule".to_owned());
+        node.spec.taints.push(Taint { key, effect, value: String::new() });
+    }
     world.pods = simulation.pods().iter().map(|p| p.pod.clone()).collect();
     let pod = world.pods.pop().expect("the pod");
     (world, pod, explained)
@@ -183,7 +188,7 @@ fn change_node(changed: &mut Node, change: &Change) {
     match change {
         Change::Uncordon { node } if *node == changed.metadata.name => {
             changed.spec.unschedulable = false;
-            changed.spec.taints.retain(|t| t.key != "node.kubernetes.io/unschedulable");
+            changed.spec.taints.retain(|t| t.key != UNSCHEDULABLE_TAINT);
         }
         Change::RemoveTaint { node, taint } if *node == changed.metadata.name => {
             changed.spec.taints.retain(|t| text_of(t) != *taint);
