@@ -6,10 +6,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::object::device::DeviceObject;
-use berth_api::object::{Node, Pod};
+use berth_api::object::{NamespacedName, Node, Pod};
+use berth_api::read::Kind;
 use berth_api::work::WorkBudget;
 use berth_control::expand::{pin, target_node};
 use berth_engine::Cluster;
+use jiff::Timestamp;
 
 use super::add_node::like;
 use super::change::{Change, FittingPods, Repair};
@@ -18,7 +20,9 @@ use super::node::changed_node;
 use super::requests::{MAX_SETS, PLACE_STEPS, lacking_resources, least_reduction};
 use super::trial::Problem;
 use crate::simulation::creation::Creation;
-use crate::simulation::{Simulation, UnadmittedState, volume_claims};
+use crate::simulation::{
+    Leaving, RolledPods, Rollout, Simulation, UnadmittedState, UpdateRule, volume_claims,
+};
 
 /// Workloads with more pods are not looked at as a whole.
 const MAX_PODS: usize = 500;
@@ -191,6 +195,9 @@ impl<'a> AllPods<'a> {
             return (n_pods > 1).then_some((fits, node));
         }
         let pods: Vec<Pod> = self.pods.iter().map(|pod| changed_pod(pod, repair)).collect::<Option<_>>()?;
+        if let Some(rule) = self.rolled_out_by(repair) {
+            return self.roll_out(&rule, pods);
+        }
         // They are created again.
         let mut creation = self.simulation.creation.clone();
         let created = self.all.iter().map(|i| &self.simulation.pods[*i]);
@@ -209,6 +216,55 @@ impl<'a> AllPods<'a> {
         self.without = Some(cluster);
         let (n_fit, node) = placed?;
         Some((FittingPods { n_fit, n_pods: pods.len() }, node))
+    }
+
+    /// How pods that run get the template of a repair: their workload replaces them one after the other.
+    fn rolled_out_by(&self, repair: &Repair) -> Option<UpdateRule> {
+        let is_of_template = |change: &Change| change.is_of_template();
+        let target = &self.simulation.pods[self.position];
+        let has_running = self.all.iter().any(|i| self.simulation.pods[*i].was_running);
+        // The rollouts of a simulation are played with each repair.
+        let is_played = has_running && self.simulation.rollouts.is_empty();
+        let workload = target.workload.as_deref().filter(|_| is_played)?;
+        let rule = self.simulation.workloads.update_rule(&target.pod.metadata.namespace, workload);
+        rule.filter(|_| repair.changes.iter().all(is_of_template)).cloned()
+    }
+
+    /// Plays the rollout of these pods, in which the pending pod of a StatefulSet is deleted first: how many have a node at its end, and the node of the
+    /// first.
+    fn roll_out(&self, rule: &UpdateRule, mut pods: Vec<Pod>) -> Option<(FittingPods, Option<String>)> {
+        let steps = self.simulation.nodes.len() + self.simulation.pods.len();
+        self.budget.spend(steps + 2 * pods.len() * PLACE_STEPS).ok()?;
+        let mut simulation = self.simulation.clone();
+        simulation.preempts = false;
+        let target = &self.simulation.pods[self.position];
+        let workload = target.workload.clone()?;
+        let name = NamespacedName::new(&target.pod.metadata.namespace, workload.split_once(' ')?.1);
+        let is_named = rule.kind == Kind::StatefulSet;
+        if !is_named {
+            pods.iter_mut().for_each(|pod| pod.metadata.name.push_str("-new"));
+        }
+        let old: Vec<&Pod> = self.all.iter().map(|i| &self.simulation.pods[*i].pod).collect();
+        let owner = |pod: &Pod| pod.metadata.controller().map(|owner| owner.name.clone());
+        let owners: BTreeSet<_> = old.iter().map(|pod| owner(pod)).collect();
+        let replica_set = |pod: &Pod| owners.iter().position(|of| *of == owner(pod)).unwrap_or(0);
+        let new: Vec<&Pod> = pods.iter().collect();
+        let rolled = RolledPods { old: &old, created: &[], new: &new };
+        let replicas = i32::try_from(pods.len()).ok()?;
+        let mut rollout = Rollout::replacing(rule, name, replicas, &rolled, replica_set);
+        if is_named {
+            rollout.deleted_first.push(target.pod.metadata.namespaced_name());
+        }
+        let n_pods = pods.len();
+        for pod in pods {
+            rollout.add(simulation.simulated(pod, None, Some(workload.clone())));
+        }
+        simulation.rollouts = vec![rollout];
+        simulation.advance(Leaving::default(), Timestamp::UNIX_EPOCH, |_, _| ());
+        let created = simulation.rollouts[0].created.iter();
+        let nodes = created.filter_map(|name| simulation.pod(name.namespace(), name.name())?.node());
+        let nodes: Vec<&str> = nodes.collect();
+        Some((FittingPods { n_fit: nodes.len(), n_pods }, nodes.first().map(|node| (*node).to_owned())))
     }
 
     /// The cluster without the pods of the workload, to be given back.

@@ -345,6 +345,11 @@ impl Change {
         matches!(self.reach(), Reach::Workload | Reach::Policy | Reach::ToleratedTaint)
     }
 
+    /// Whether it changes the template of the workload, and nothing else.
+    pub(super) fn is_of_template(&self) -> bool {
+        matches!(self.reach(), Reach::Workload | Reach::ToleratedTaint)
+    }
+
     fn reach(&self) -> Reach {
         match self {
             Change::Uncordon { .. } | Change::SetLabel { .. } | Change::RemoveLabel { .. } => Reach::Node,

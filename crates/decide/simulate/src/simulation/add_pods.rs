@@ -295,7 +295,7 @@ impl Simulation {
     }
 
     /// A pod as the API server has admitted it. If it names a node, it runs there, unless the node has rejected it.
-    pub(super) fn simulated(&self, pod: Pod, raw: Option<Value>, workload: Option<String>) -> SimulatedPod {
+    pub(crate) fn simulated(&self, pod: Pod, raw: Option<Value>, workload: Option<String>) -> SimulatedPod {
         let node = pod.spec.node_name.clone();
         let was_running = !node.is_empty();
         let outcome = if was_running {

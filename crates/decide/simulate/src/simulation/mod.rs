@@ -53,7 +53,9 @@ pub use pods::Pods;
 pub use preemption::PodPreemption;
 pub(crate) use preemption::preempt;
 pub(crate) use rescheduling::{Loss, LostContact};
-pub(crate) use rollout::{DaemonNodes, Members, Rollout, Strategy, deployment_spec, ordinal, replica_sets};
+pub(crate) use rollout::{
+    DaemonNodes, Members, RolledPods, Rollout, Strategy, UpdateRule, ordinal, replica_sets,
+};
 pub use state::Simulation;
 pub use steps::BlockedEviction;
 pub(crate) use steps::{Eviction, Leaving, counted_budgets, exhausted};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use berth_api::object::{NamespacedName, Pod};
+use berth_api::object::{NamespacedName, Pod, UpdateStrategy};
 use berth_api::read::Kind;
 use berth_control::bounds::Bounds;
 use berth_control::expand::{DesiredReplicas, Expansion, RolledOut, target_node};
@@ -119,9 +119,9 @@ pub(crate) struct DaemonNodes {
 }
 
 impl DaemonNodes {
-    fn new(new: &[&Pod], (old, created): (&[&Pod], &[&Pod])) -> DaemonNodes {
+    fn new(RolledPods { old, created, new }: &RolledPods<'_>) -> DaemonNodes {
         let should_run: BTreeSet<&str> =
-            new.iter().chain(created).filter_map(|pod| target_node(pod)).collect();
+            new.iter().chain(*created).filter_map(|pod| target_node(pod)).collect();
         let mut pods: BTreeMap<&str, Vec<(NamespacedName, bool)>> =
             should_run.iter().map(|node| (*node, Vec::new())).collect();
         let old = old.iter().map(|pod| (pod, false));
@@ -168,41 +168,51 @@ impl Rollout {
             };
             let new = new.get(&workload).map_or(&[][..], Vec::as_slice);
             let (old, created) = (named(&old), named(&created));
-            (workload, Rollout::new(inventory, &desired, workload, (&old, &created), new))
+            let pods = RolledPods { old: &old, created: &created, new };
+            (workload, Rollout::new(inventory, &desired, workload, &pods))
         };
         rolled_out.into_iter().map(rollout).collect()
     }
 
-    /// `old` are the pods that are to go, `created` those of the new template that exist, `new` those that are to come.
     fn new(
         inventory: &Inventory,
         desired: &DesiredReplicas<'_>,
         workload: usize,
-        (old, created): (&[&Pod], &[&Pod]),
-        new: &[&Pod],
+        pods: &RolledPods<'_>,
     ) -> Rollout {
         let workload = &inventory.workloads[workload].object;
-        let n_new = i32::try_from(new.len() + created.len()).unwrap_or(i32::MAX);
+        let n_new = i32::try_from(pods.new.len() + pods.created.len()).unwrap_or(i32::MAX);
         let replicas = desired.of(workload).map_or(n_new, |replicas| replicas.max(0));
-        let sets = replica_sets(inventory, old);
+        let sets = replica_sets(inventory, pods.old);
         let replica_set = |pod: &Pod| {
             let owner = pod.metadata.controller();
             owner.and_then(|owner| sets.iter().position(|set| *set == owner.name)).unwrap_or(0)
         };
+        let name = workload.metadata().namespaced_name();
+        Rollout::replacing(&UpdateRule::of(workload), name, replicas, pods, replica_set)
+    }
+
+    /// The rollout in which pods that a ReplicaSet of this number has, if they have one, are replaced by new ones, of which some are created.
+    pub fn replacing(
+        rule: &UpdateRule,
+        name: NamespacedName,
+        replicas: i32,
+        pods: &RolledPods<'_>,
+        replica_set: impl Fn(&Pod) -> usize,
+    ) -> Rollout {
+        let old_pod =
+            |pod: &&Pod| OldPod { name: pod.metadata.namespaced_name(), replica_set: replica_set(pod) };
         Rollout {
-            kind: workload.kind(),
-            name: workload.metadata().namespaced_name(),
-            strategy: strategy(workload, replicas, new, (old, created)),
+            kind: rule.kind,
+            name,
+            strategy: rule.strategy(replicas, pods),
             wanted: replicas,
-            old: old
-                .iter()
-                .map(|pod| OldPod { name: pod.metadata.namespaced_name(), replica_set: replica_set(pod) })
-                .collect(),
+            old: pods.old.iter().map(old_pod).collect(),
             deleted_first: Vec::new(),
             deleted: Vec::new(),
             to_create: BTreeMap::new(),
-            n_present: created.len(),
-            created: created.iter().map(|pod| pod.metadata.namespaced_name()).collect(),
+            n_present: pods.created.len(),
+            created: pods.created.iter().map(|pod| pod.metadata.namespaced_name()).collect(),
             is_cut: false,
         }
     }
@@ -282,54 +292,85 @@ pub(crate) fn ordinal(pod: &str) -> Option<i64> {
     pod.rsplit_once('-')?.1.parse().ok()
 }
 
-fn strategy(
-    workload: &Workload,
-    replicas: i32,
-    new: &[&Pod],
-    (old, created): (&[&Pod], &[&Pod]),
-) -> Strategy {
-    match &workload.spec {
-        WorkloadSpec::StatefulSet(set) => {
-            let spec = &set.spec;
-            let start = spec.ordinals.as_ref().map_or(0, |ordinals| i64::from(ordinals.start.max(0)));
-            let rolling = &spec.update_strategy.rolling_update;
-            let ordinals = start..start + i64::from(replicas);
-            let of_old = old.iter().filter_map(|pod| ordinal(&pod.metadata.name));
-            let members = Members { changed: ordinals.clone().chain(of_old).collect(), ..Members::default() };
-            let spec = Spec {
-                ordinals,
-                is_parallel: spec.pod_management_policy == "Parallel",
-                is_on_delete: false,
-                partition: rolling.partition,
-                max_unavailable: max_unavailable(rolling.max_unavailable.as_deref(), replicas),
-                has_update: true,
-                burst: usize::MAX,
-            };
-            Strategy::StatefulSet(spec, members)
-        }
-        WorkloadSpec::DaemonSet(set) => {
-            let rolling = &set.spec.update_strategy.rolling_update;
-            let (surge, unavailable) = (rolling.max_surge.as_deref(), rolling.max_unavailable.as_deref());
-            let desired = i32::try_from(new.len() + created.len()).unwrap_or(i32::MAX);
-            let bounds = Bounds::of_daemon_set(surge, unavailable, desired);
-            Strategy::DaemonSet(bounds, DaemonNodes::new(new, (old, created)))
-        }
-        spec => Strategy::Deployment(deployment_spec(spec, replicas), None),
-    }
+/// The pods of a rollout.
+pub(crate) struct RolledPods<'a> {
+    /// Those that are to go.
+    pub old: &'a [&'a Pod],
+    /// Those of the new template that exist.
+    pub created: &'a [&'a Pod],
+    /// Those that are to come.
+    pub new: &'a [&'a Pod],
 }
 
-/// What the sizes of the ReplicaSets of a Deployment with this number of pods depend on.
-pub(crate) fn deployment_spec(spec: &WorkloadSpec, replicas: i32) -> deployment::Spec {
-    let spec = match spec {
-        WorkloadSpec::Deployment(deployment) => Some(&deployment.spec),
-        _ => None,
-    };
-    let rolling = spec.filter(|spec| spec.strategy.kind != "Recreate").map(|spec| {
-        let rolling = &spec.strategy.rolling_update;
-        Bounds::of_deployment(rolling.max_surge.as_deref(), rolling.max_unavailable.as_deref(), replicas)
-    });
-    let is_paused = spec.is_some_and(|spec| spec.paused);
-    deployment::Spec { replicas, rolling, is_paused, status_replicas: 0 }
+/// What a workload says about how its pods get a new template.
+#[derive(Clone, PartialEq)]
+pub(crate) struct UpdateRule {
+    pub kind: Kind,
+    update: UpdateStrategy,
+    is_paused: bool,
+    is_parallel: bool,
+    /// The first ordinal of a StatefulSet.
+    start: i32,
+}
+
+impl UpdateRule {
+    pub fn of(workload: &Workload) -> UpdateRule {
+        let kind = workload.kind();
+        let (WorkloadSpec::Deployment(of) | WorkloadSpec::StatefulSet(of) | WorkloadSpec::DaemonSet(of)) =
+            &workload.spec
+        else {
+            let update = UpdateStrategy::default();
+            return UpdateRule { kind, update, is_paused: false, is_parallel: false, start: 0 };
+        };
+        let spec = &of.spec;
+        let is_deployment = kind == Kind::Deployment;
+        UpdateRule {
+            kind,
+            update: if is_deployment { spec.strategy.clone() } else { spec.update_strategy.clone() },
+            is_paused: is_deployment && spec.paused,
+            is_parallel: spec.pod_management_policy == "Parallel",
+            start: spec.ordinals.as_ref().map_or(0, |ordinals| ordinals.start.max(0)),
+        }
+    }
+
+    fn strategy(&self, replicas: i32, pods: &RolledPods<'_>) -> Strategy {
+        let rolling = &self.update.rolling_update;
+        match self.kind {
+            Kind::StatefulSet => {
+                let start = i64::from(self.start);
+                let ordinals = start..start + i64::from(replicas);
+                let of_old = pods.old.iter().filter_map(|pod| ordinal(&pod.metadata.name));
+                let members =
+                    Members { changed: ordinals.clone().chain(of_old).collect(), ..Members::default() };
+                let spec = Spec {
+                    ordinals,
+                    is_parallel: self.is_parallel,
+                    is_on_delete: false,
+                    partition: rolling.partition,
+                    max_unavailable: max_unavailable(rolling.max_unavailable.as_deref(), replicas),
+                    has_update: true,
+                    burst: usize::MAX,
+                };
+                Strategy::StatefulSet(spec, members)
+            }
+            Kind::DaemonSet => {
+                let (surge, unavailable) = (rolling.max_surge.as_deref(), rolling.max_unavailable.as_deref());
+                let desired = i32::try_from(pods.new.len() + pods.created.len()).unwrap_or(i32::MAX);
+                let bounds = Bounds::of_daemon_set(surge, unavailable, desired);
+                Strategy::DaemonSet(bounds, DaemonNodes::new(pods))
+            }
+            _ => Strategy::Deployment(self.deployment_spec(replicas), None),
+        }
+    }
+
+    /// What the sizes of the ReplicaSets of a Deployment with this number of pods depend on.
+    pub fn deployment_spec(&self, replicas: i32) -> deployment::Spec {
+        let rolling = &self.update.rolling_update;
+        let rolling = (self.kind == Kind::Deployment && self.update.kind != "Recreate").then(|| {
+            Bounds::of_deployment(rolling.max_surge.as_deref(), rolling.max_unavailable.as_deref(), replicas)
+        });
+        deployment::Spec { replicas, rolling, is_paused: self.is_paused, status_replicas: 0 }
+    }
 }
 
 /// The names of the owners of pods, the oldest ReplicaSet first.

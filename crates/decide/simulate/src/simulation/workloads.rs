@@ -3,9 +3,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use berth_api::object::{Node, ObjectMeta, OwnerReference, Pod};
+use berth_api::read::Kind;
 use berth_input::inventory::{Inventory, Workload};
 
 use super::departure::recreate;
+use super::rollout::UpdateRule;
 
 /// Namespace, and kind and name such as `Deployment web`.
 type Key = (String, String);
@@ -20,6 +22,8 @@ pub struct Workloads {
     owner_of: HashMap<Key, String>,
     /// The nodes that pod templates name, by top-level workload.
     template_nodes: HashMap<Key, String>,
+    /// How those that roll out a new template do it.
+    update_rules: HashMap<Key, UpdateRule>,
 }
 
 impl Workloads {
@@ -36,6 +40,9 @@ impl Workloads {
                 None => {
                     if let Some(node) = workload.template_node_name() {
                         workloads.template_nodes.insert(key.clone(), node.to_owned());
+                    }
+                    if matches!(workload.kind(), Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet) {
+                        workloads.update_rules.insert(key.clone(), UpdateRule::of(workload));
                     }
                     workloads.known.insert(key.clone());
                     workloads.top_level.push(key);
@@ -58,6 +65,11 @@ impl Workloads {
     /// Whether no other workload owns this one: a Deployment its ReplicaSet, or a CronJob its Job.
     pub fn is_top_level(&self, workload: &Workload) -> bool {
         self.known.contains(&(workload.metadata().namespace.clone(), name(workload)))
+    }
+
+    /// How the workload replaces its pods, if it rolls out new templates.
+    pub(crate) fn update_rule(&self, namespace: &str, workload: &str) -> Option<&UpdateRule> {
+        self.update_rules.get(&(namespace.to_owned(), workload.to_owned()))
     }
 
     /// The node that the pods of a top-level workload name, whatever creates them.

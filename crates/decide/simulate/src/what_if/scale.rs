@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::error::ChangeError;
 use crate::simulation::workloads::Workloads;
-use crate::simulation::{deployment_spec, ordinal, recreate, replica, replica_sets};
+use crate::simulation::{UpdateRule, ordinal, recreate, replica, replica_sets};
 
 /// What workloads are scaled by, by kind, namespace and name.
 pub(super) type Specs = HashMap<(Kind, NamespacedName), deployment::Spec>;
@@ -20,7 +20,8 @@ pub(super) type Specs = HashMap<(Kind, NamespacedName), deployment::Spec>;
 /// What the workloads of an input are scaled by.
 pub(super) fn specs(inventory: &Inventory) -> Specs {
     let desired = DesiredReplicas::new(inventory);
-    let spec = |workload: &Workload| Some(deployment_spec(&workload.spec, desired.of(workload)?.max(0)));
+    let spec =
+        |workload: &Workload| Some(UpdateRule::of(workload).deployment_spec(desired.of(workload)?.max(0)));
     let workloads = inventory.workloads.iter().map(|entry| &entry.object);
     workloads.filter_map(|workload| Some((key(workload), spec(workload)?))).collect()
 }

@@ -25,10 +25,14 @@ mod pods;
 
 /// Explains the last pod of the text. The world has the pods as admitted.
 fn explained(text: &str) -> (World, Pod, PodExplanation) {
+    explained_of(text, Inventory::default())
+}
+
+/// The same, beside the objects of an inventory.
+fn explained_of(text: &str, mut inventory: Inventory) -> (World, Pod, PodExplanation) {
     let mut world = text::world(text);
     world.pods.iter_mut().for_each(start);
     let name = world.pods.last().expect("a pod is pending").metadata.clone();
-    let mut inventory = Inventory::default();
     inventory.nodes = entries(world.nodes.clone());
     inventory.pods = entries(world.pods.clone());
     inventory.pod_disruption_budgets = entries(world.budgets.clone());

@@ -125,6 +125,37 @@ fn a_repair_was_verified_for_one_pod_of_its_workload() {
 }
 
 #[test]
+fn a_repair_of_running_pods_was_verified_without_their_rolling_update() {
+    let repairs = |kind: &str, owner: &str, more: &str| {
+        let template = "{metadata: {labels: {app: w}}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 3}}}]}}";
+        let workload = format!(
+            "{{apiVersion: apps/v1, kind: {kind}, metadata: {{name: w}}, spec: \
+             {{replicas: 5, selector: {{matchLabels: {{app: w}}}}, template: {template}{more}}}}}"
+        );
+        let pod = |i: usize, on: &str| {
+            format!("pod default/w-{i} {on} cpu=3 app=w pod-template-hash=x owner:{owner}\n")
+        };
+        let running: String =
+            ["a", "b", "c"].iter().zip(0..).map(|(n, i)| pod(i, &format!("on {n}"))).collect();
+        let text =
+            "node a cpu=4\nnode b cpu=4\nnode c cpu=4\n".to_owned() + &running + &pod(3, "") + &pod(4, "");
+        let (_, _, explained) = explained_of(&text, Inventory::from_text(&workload).unwrap());
+        format!("{} -> {}", explained.repairs[0].changes[0], explained.repairs[0].result())
+    };
+    // With 2, no new pod fits beside the old ones, and a rolling update stops none of them: three of five run, and four have to.
+    let beside = "request 1 cpu instead of 3 in container c -> a; all 5 pods fit";
+    assert_eq!(repairs("Deployment", "ReplicaSet/w-x", ""), beside);
+    // A StatefulSet stops none before its last pod runs.
+    assert_eq!(
+        repairs("StatefulSet", "StatefulSet/w", ", serviceName: w, podManagementPolicy: Parallel"),
+        beside
+    );
+    // All old pods stop first.
+    let recreate = repairs("Deployment", "ReplicaSet/w-x", ", strategy: {type: Recreate}");
+    assert_eq!(recreate, "request 2 cpu instead of 3 in container c -> a; all 5 pods fit");
+}
+
+#[test]
 fn anti_affinity_of_pods_of_one_workload_was_not_relaxed_for_all_of_them() {
     let pod =
         |i: usize, on: &str| format!("pod default/p{i} {on} app=p anti(app=p @host) owner:ReplicaSet/p\n");
