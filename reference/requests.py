@@ -100,18 +100,21 @@ def main():
         headers = {**auth, "Accept": d.get("accept", "application/json"), **(d.get("headers") or {})}
         if body is not None:
             headers["Content-Type"] = d["contentType"]
-        response = None
-        for _ in range(2):
+        response, data = None, b""
+        for _ in range(20):
             try:
                 connection.request(d["method"], fill(d["path"]), fill(body).encode() if body is not None else None, headers)
                 response = connection.getresponse()
-                break
+                data = response.read()
+                # A custom resource is not served at once.
+                if b"storage is (re)initializing" not in data:
+                    break
+                time.sleep(0.5)
             except (http.client.HTTPException, OSError):
                 connection = new()
         if response is None:
             print("no answer:", d["name"])
             continue
-        data = response.read()
         try:
             answer = json.loads(data)
         except ValueError:
