@@ -26,7 +26,9 @@ def normal(o, path=""):
         for k, v in o.items():
             if k == "managedFields":
                 continue
-            if k == "resourceVersion" and path.endswith("metadata") and v:
+            if k == "continue" and path.endswith("metadata") and v:
+                out[k] = "<continue>"
+            elif k == "resourceVersion" and path.endswith("metadata") and v:
                 out[k] = "<rv>"
             elif k == "uid" and path.endswith(("metadata", "details")) and v:
                 out[k] = "<uid>"
@@ -107,6 +109,8 @@ def main():
                 response = connection.getresponse()
                 data = response.read()
                 # A custom resource is not served at once.
+                if d["path"].endswith("/customresourcedefinitions") and response.status == 201:
+                    time.sleep(2)
                 if b"storage is (re)initializing" not in data:
                     break
                 time.sleep(0.5)
