@@ -12,7 +12,8 @@ use crate::cargo::{cargo, root, target_directory};
 
 pub const USAGE: &str = "cargo xtask reference build VERSION [PROGRAM...]    (builds programs of Kubernetes 1.36, 1.37 or 1.38, or karpenter, with Go)\n       \
                          cargo xtask reference record VERSION    (records the scenarios of conformance/VERSION again)\n       \
-                         cargo xtask reference compare VERSION [COUNT [SEED]]    (records new scenarios and replays them: prints those that differ)";
+                         cargo xtask reference compare VERSION [COUNT [SEED]]    (records new scenarios and replays them: prints those that differ)\n       \
+                         cargo xtask reference requests VERSION [COUNT SEED]    (records the requests to the API server again and compares; or generates COUNT)";
 
 /// The suites of `scenarios.py`, and how many scenarios of each the project keeps.
 const SUITES: [(&str, u32); 13] = [
@@ -64,7 +65,115 @@ pub fn run(arguments: &[&str]) -> Result<String, String> {
         ["compare", version] => compare(&root, version, 500, 1),
         ["compare", version, count] => compare(&root, version, number(count)?, 1),
         ["compare", version, count, seed] => compare(&root, version, number(count)?, number(seed)?),
+        ["requests", version] => requests(&root, version),
+        ["requests", version, count, seed] => generated_requests(&root, version, count, seed),
         _ => Err(format!("usage: {USAGE}")),
+    }
+}
+
+/// The servers of recorded requests: name, file, gates, and APIs that are on.
+const SERVERS: [(&str, &str, &str, &str); 7] = [
+    (
+        "gates",
+        "1.37.jsonl.gz",
+        include_str!("../../crates/cluster/apiserver/tests/recorded/feature-gates.txt"),
+        "api/all=true",
+    ),
+    ("default", "1.37.jsonl.gz", "", ""),
+    ("genericworkload", "1.37.jsonl.gz", GENERIC_WORKLOAD, GENERIC_WORKLOAD_API),
+    ("general", "1.37-general.jsonl.gz", "", ""),
+    ("held", "1.37-held.jsonl.gz", "", ""),
+    ("mutations", "1.37-mutations.jsonl.gz", GENERIC_WORKLOAD, GENERIC_WORKLOAD_API),
+    ("updates", "1.37-updates.jsonl.gz", GENERIC_WORKLOAD, GENERIC_WORKLOAD_API),
+];
+const GENERIC_WORKLOAD: &str = "GenericWorkload=true";
+const GENERIC_WORKLOAD_API: &str = "scheduling.k8s.io/v1beta1=true";
+
+/// Sends recorded requests to kube-apiserver once more. What it answers otherwise than it did is printed.
+fn requests(root: &Path, version: &str) -> Result<String, String> {
+    let (kept, new) =
+        (root.join("crates/cluster/apiserver/tests/recorded"), folder(version)?.join("requests"));
+    let mut different = Vec::new();
+    for (server, file, ..) in SERVERS {
+        if !send(root, version, server, &kept.join(file), &new.join(format!("{server}.jsonl.gz")))? {
+            different.push(server);
+        }
+    }
+    match different.is_empty() {
+        true => Ok(format!("all answers are the recorded ones; they are in {}", new.display())),
+        false => Err(format!(
+            "answers of {} differ from the recorded ones; they are in {}",
+            different.join(", "),
+            new.display()
+        )),
+    }
+}
+
+/// Generates requests, records their answers, and lets Berth answer them.
+fn generated_requests(root: &Path, version: &str, count: &str, seed: &str) -> Result<String, String> {
+    let new = folder(version)?.join("requests");
+    std::fs::create_dir_all(&new).map_err(|e| format!("{}: {e}", new.display()))?;
+    for (server, test) in [("mutations", "objects_with_one_value"), ("updates", "updates_with_one_value")] {
+        let [generated, recorded] =
+            ["generated", "recorded"].map(|what| new.join(format!("{what}-{server}-{seed}.jsonl.gz")));
+        let generator = root.join("reference/mutations.py");
+        let made =
+            Command::new("python3").arg(&generator).args([server, count, seed]).arg(&generated).status();
+        if !made.is_ok_and(|status| status.success()) {
+            return Err(format!("{} {server} {count} {seed} failed", generator.display()));
+        }
+        send(root, version, server, &generated, &recorded)?;
+        let replay = [
+            "test",
+            "--quiet",
+            "--locked",
+            "--package",
+            "berth-apiserver",
+            "--test",
+            "it",
+            "--",
+            test,
+            "--nocapture",
+        ];
+        let replayed = Command::new(cargo()).args(replay).env("BERTH_RECORDED", &recorded).status();
+        if !replayed.is_ok_and(|status| status.success()) {
+            return Err(format!(
+                "Berth answers requests in {} otherwise, without a row in docs/differences.md",
+                recorded.display()
+            ));
+        }
+    }
+    Ok(format!(
+        "{count} creations and {count} updates of the seed {seed}: what differs is in docs/differences.md"
+    ))
+}
+
+/// Sends requests to a new kube-apiserver and writes its answers. Whether they are those that the requests have.
+fn send(root: &Path, version: &str, server: &str, file: &Path, out: &Path) -> Result<bool, String> {
+    let (bin, state) = (folder(version)?, folder(version)?.join("control-plane"));
+    let failed = |what: &Path, e: std::io::Error| format!("{}: {e}", what.display());
+    std::fs::create_dir_all(out.parent().unwrap_or(&bin)).map_err(|e| failed(out, e))?;
+    // What an interrupted run left.
+    std::fs::remove_dir_all(&state).ok();
+    let (.., gates, apis) = SERVERS.into_iter().find(|row| row.0 == server).ok_or(server)?;
+    let mut command = Command::new("python3");
+    command.arg(root.join("reference/control-plane")).arg(&bin).arg(&state);
+    for (flag, value) in [("--gates", gates.trim()), ("--apis", apis)] {
+        if !value.is_empty() {
+            command.args([flag, value]);
+        }
+    }
+    command
+        .args(["--", "python3"])
+        .arg(root.join("reference/requests.py"))
+        .arg(file)
+        .arg(state.join("kubeconfig"));
+    let status =
+        command.arg(server).arg("--record").arg(out).status().map_err(|e| failed(Path::new("python3"), e))?;
+    std::fs::remove_dir_all(&state).map_err(|e| failed(&state, e))?;
+    match out.metadata().is_ok_and(|made| made.len() > 0) {
+        true => Ok(status.success()),
+        false => Err(format!("{server} was not recorded: cargo xtask reference build {version} first")),
     }
 }
 

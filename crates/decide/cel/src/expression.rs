@@ -23,8 +23,8 @@ impl Expression {
             }
         })?;
         match program.result() {
-            Type::Bool | Type::Dyn => Ok(Expression { program }),
-            _ => Err("must evaluate to bool".to_owned()),
+            Type::Bool => Ok(Expression { program }),
+            other => Err(format!("must evaluate to bool but got {other}")),
         }
     }
 

@@ -19,7 +19,7 @@ fn conditions_are_evaluated() {
         ("'app' in object.metadata.labels && object.metadata.labels['app'] == 'web'", Ok(true)),
         ("size(object.spec.containers) == 2", Ok(true)),
         ("object.metadata.name.matches('^web-[0-9]$')", Ok(true)),
-        ("1 + 1", Err("must evaluate to bool")),
+        ("1 + 1", Err("must evaluate to bool but got int")),
         ("object.none.deeper == 1", Err("")),
         (
             "authorizer.group('').resource('pods').check('get').allowed()",

@@ -56,6 +56,7 @@ pub async fn evict(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) 
                 Budget::Changed => continue,
             }
         }
+        deletion.check_policy()?;
         let is_conditional = deletion.resource_version != options.resource_version;
         let content = Content::Deletion(deletion);
         let write = WriteRequest::new(request, info.clone(), write_options.clone(), content, warnings);

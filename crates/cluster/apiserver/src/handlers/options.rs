@@ -87,14 +87,8 @@ pub fn delete_options(request: &ApiRequest) -> ApiResult<DeleteOptions> {
     if !request.body.is_empty() {
         options.take_value(&parse_object(request, "DeleteOptions")?.value)?;
     }
-    match options.propagation_policy.as_deref() {
-        None | Some("Background" | "Foreground" | "Orphan") => Ok(options),
-        Some(other) => {
-            let supported = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
-            let cause = Cause::not_supported("propagationPolicy", format!("{other:?}"), supported);
-            Err(Status::invalid_options("DeleteOptions", vec![cause]))
-        }
-    }
+    options.check_policy()?;
+    Ok(options)
 }
 
 fn refuse(kind: &str, causes: Vec<Cause>) -> ApiResult {

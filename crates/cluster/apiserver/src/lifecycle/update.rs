@@ -15,6 +15,10 @@ use crate::strategy::{Context, metadata};
 /// Restores immutable fields in a changed object, and completes it.
 pub(super) fn prepare(context: &Context<'_>, resource: &Resource, new: &mut Value, old: &Value) -> ApiResult {
     let strategy = kinds::strategy(resource);
+    // As the admission plugin LimitRanger: what a resize leaves out has the defaults of the namespace again.
+    if context.subresource == "resize" {
+        limit_range::set_defaults(context, resource, new);
+    }
     metadata::keep_fixed(resource, context.subresource, new, old)?;
     drop_gated(context.feature_gates, resource, new, Some(old));
     strategy.prepare_update(context, new, old);

@@ -23,6 +23,17 @@ impl DeleteOptions {
         self.propagation_policy = Some(if orphans { "Orphan" } else { "Background" }.to_owned());
     }
 
+    pub fn check_policy(&self) -> ApiResult {
+        match self.propagation_policy.as_deref() {
+            None | Some("Background" | "Foreground" | "Orphan") => Ok(()),
+            Some(other) => {
+                let supported = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+                let cause = Cause::not_supported("propagationPolicy", format!("{other:?}"), supported);
+                Err(Status::invalid_options("DeleteOptions", vec![cause]))
+            }
+        }
+    }
+
     pub fn take_value(&mut self, value: &Value) -> ApiResult {
         let wrong = |field: &str| Status::bad_request(format!("DeleteOptions: {field}: Invalid value"));
         match &value["gracePeriodSeconds"] {

@@ -14,6 +14,8 @@ pub struct Typed {
     pub resource: &'static Resource,
     /// Definition, field, and the JSON of its default.
     pub defaults: &'static [(&'static str, &'static str, &'static str)],
+    /// Whether an empty text counts as absent, as it does where the field of kube-apiserver is no pointer.
+    pub fills_empty_texts: bool,
     /// Definition, field, and its values; of a list, those of each item.
     pub enums: &'static [(&'static str, &'static str, &'static [&'static str])],
     /// Rules of the spec, in place of those of its type.
@@ -47,6 +49,7 @@ impl Typed {
         Typed {
             resource,
             defaults: &[],
+            fills_empty_texts: false,
             enums: &[],
             spec: &[],
             not_required: &[],
@@ -123,7 +126,7 @@ impl Typed {
             (Type::Struct(of), Value::Object(fields)) => {
                 for (_, field, json) in self.defaults.iter().filter(|row| row.0 == definition(of)) {
                     let value = fields.entry(*field).or_insert(Value::Null);
-                    if is_empty(value) {
+                    if is_empty(value) && (value != "" || self.fills_empty_texts) {
                         *value = serde_json::from_str(json).unwrap_or_default();
                     }
                 }

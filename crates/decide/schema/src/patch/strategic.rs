@@ -91,7 +91,12 @@ fn merge_object(
             (Some(Value::Object(current)), Value::Object(changes)) if !how.replace => {
                 merge_object(field_type, current, changes)?;
             }
-            (_, Value::Array(_)) if matches!(field_type, Type::List { .. }) && how.merge => {
+            // A list that is absent is taken as it is, unless its order is given.
+            (current, Value::Array(_))
+                if matches!(field_type, Type::List { .. })
+                    && how.merge
+                    && (current.is_some() || patch.contains_key(&format!("{SET_ORDER}{name}"))) =>
+            {
                 merge_list_field(ty, live, patch, name)?;
             }
             _ => {

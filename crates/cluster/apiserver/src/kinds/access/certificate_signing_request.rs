@@ -130,8 +130,8 @@ impl Strategy for CertificateSigningRequest {
         }
     }
 
-    fn name_problems(&self, _name: &str) -> Vec<String> {
-        Vec::new()
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        syntax::path_segment(name)
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {

@@ -48,6 +48,13 @@ impl Strategy for Namespace {
         }
     }
 
+    fn validate_subresource(&self, _context: &Context<'_>, new: &Value, _old: &Value, causes: &mut Causes) {
+        for (i, finalizer) in items(&new["spec"], "finalizers").iter().enumerate() {
+            let problems = syntax::label_key(text(finalizer, ""));
+            causes.problems(&format!("spec.finalizers[{i}]"), finalizer, problems);
+        }
+    }
+
     fn name_problems(&self, name: &str) -> Vec<String> {
         syntax::dns_label(name)
     }

@@ -57,6 +57,20 @@ fn covers(scope: &str, resource: &str) -> bool {
     }
 }
 
+fn validate_amounts(path: &str, amounts: &Value, causes: &mut Causes) {
+    for (name, amount) in amounts.as_object().into_iter().flatten() {
+        let field = format!("{path}[{name}]");
+        validate_of_quota(&field, name, causes);
+        let Some(quantity) = quantity(amount) else { continue };
+        if quantity.is_negative() {
+            causes.invalid(&field, amount, "must be greater than or equal to 0");
+        }
+        if (COUNTED.contains(&name.as_str()) || name.starts_with("count/")) && !quantity.is_whole() {
+            causes.invalid(&field, &quantity.to_string().into(), "must be an integer");
+        }
+    }
+}
+
 pub struct ResourceQuota;
 
 static TYPED: Typed = Typed::new(&RESOURCE_QUOTAS);
@@ -65,17 +79,7 @@ impl Strategy for ResourceQuota {
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
         TYPED.validate(context, value, causes);
         let spec = &value["spec"];
-        for (name, amount) in spec["hard"].as_object().into_iter().flatten() {
-            let field = format!("spec.hard[{name}]");
-            validate_of_quota(&field, name, causes);
-            let Some(quantity) = quantity(amount) else { continue };
-            if quantity.is_negative() {
-                causes.invalid(&field, amount, "must be greater than or equal to 0");
-            }
-            if (COUNTED.contains(&name.as_str()) || name.starts_with("count/")) && !quantity.is_whole() {
-                causes.invalid(&field, &quantity.to_string().into(), "must be an integer");
-            }
-        }
+        validate_amounts("spec.hard", &spec["hard"], causes);
         let scopes: Vec<&str> = items(spec, "scopes").iter().filter_map(Value::as_str).collect();
         validate_scopes(spec, &scopes, "spec.scopes", None, &spec["scopes"], causes);
         let expressions = items(&spec["scopeSelector"], "matchExpressions");
@@ -122,6 +126,12 @@ impl Strategy for ResourceQuota {
                     causes.invalid("spec.scopes", &spec["scopes"], "conflicting scopes");
                 }
             }
+        }
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
+        for list in ["hard", "used"] {
+            validate_amounts(&format!("status.{list}"), &new["status"][list], causes);
         }
     }
 

@@ -31,7 +31,7 @@ impl Strategy for WebhookConfiguration {
 
 fn default_webhook(webhook: &mut Value, mutating: bool) {
     for rule in items_mut(webhook, "rules").iter_mut().filter_map(Value::as_object_mut) {
-        default_text(rule, "scope", "*");
+        default(rule, "scope", "*");
     }
     if let Some(service) = webhook.pointer_mut("/clientConfig/service").and_then(Value::as_object_mut) {
         default(service, "port", 443);
@@ -43,7 +43,7 @@ fn default_webhook(webhook: &mut Value, mutating: bool) {
     default(fields, "objectSelector", json!({}));
     default(fields, "timeoutSeconds", 10);
     if mutating {
-        default_text(fields, "reinvocationPolicy", "Never");
+        default(fields, "reinvocationPolicy", "Never");
     }
 }
 

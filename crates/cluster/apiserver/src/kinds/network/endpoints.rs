@@ -12,6 +12,7 @@ const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
 pub static STRATEGY: Typed = Typed {
     defaults: &[("EndpointPort", "protocol", r#""TCP""#)],
+    fills_empty_texts: true,
     spec: BY_CHECK,
     check: |endpoints, causes| {
         for (i, subset) in items(endpoints, "subsets").iter().enumerate() {

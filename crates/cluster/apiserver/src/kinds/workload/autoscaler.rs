@@ -102,7 +102,7 @@ const SOURCES: &[(&str, Member, [&str; 2], &str)] = &[
             "object",
             "object",
             &[
-                ("describedObject", &[Object(REFERENCE)]),
+                ("describedObject", &[Object(REFERENCE), Check(group_version)]),
                 ("metric", &[Object(IDENTIFIER)]),
                 ("target", &[Object(TARGET)]),
             ],
@@ -168,8 +168,17 @@ fn at_least_one(most: &Value, path: &str, causes: &mut Causes) {
     }
 }
 
+fn group_version(reference: &Value, path: &str, causes: &mut Causes) {
+    let version = text(reference, "/apiVersion");
+    if version.matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {version}");
+        causes.invalid(&format!("{path}.apiVersion"), &version.into(), &why);
+    }
+}
+
 fn api_group(reference: &Value, path: &str, causes: &mut Causes) {
     let version = text(reference, "/apiVersion");
+    group_version(reference, path, causes);
     if !version.contains('/') {
         causes.invalid(&format!("{path}.apiVersion"), &version.into(), "apiVersion must specify API group");
     }

@@ -14,7 +14,7 @@ pub static STRATEGY: Workload = Workload {
     counts: &["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"],
     of_selector: "daemonset",
     check: |spec, causes| {
-        validate_rolling_update(spec, "updateStrategy", &["OnDelete", "RollingUpdate"], causes);
+        validate_rolling_update(spec, "updateStrategy", &["RollingUpdate", "OnDelete"], causes);
     },
     ..Workload::NEW
 };

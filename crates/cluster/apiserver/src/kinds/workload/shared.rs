@@ -32,6 +32,8 @@ pub struct Workload {
     pub check: fn(&Value, &mut Causes),
     /// Validates a change of the spec; the selector is immutable.
     pub check_update: fn(&Value, &Value, &mut Causes),
+    /// Validates the status of an object beyond its counts.
+    pub check_status: fn(&Value, &mut Causes),
     /// Fields that updates must not change, and that are not validated then.
     pub validated_if_new: &'static [&'static str],
 }
@@ -47,6 +49,7 @@ impl Workload {
         of_selector: "deployment",
         check: |_, _| {},
         check_update: |_, _, _| {},
+        check_status: |_, _| {},
         validated_if_new: &[],
     };
 }
@@ -97,6 +100,7 @@ impl Strategy for Workload {
 
     fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
         validate_counts(new, old, self.of_selector, causes);
+        (self.check_status)(new, causes);
     }
 
     fn validates_change_first(&self) -> bool {
@@ -385,9 +389,21 @@ pub fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: 
             zero.push(field);
         }
     }
-    if zero.len() == 2 {
-        let path = format!("spec.{key}.rollingUpdate.maxUnavailable");
-        causes.invalid(&path, &rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0");
+    let path = format!("spec.{key}.rollingUpdate");
+    let is_daemon_set = key == "updateStrategy";
+    match zero.len() {
+        0 if is_daemon_set => {
+            let why = "may not be set when maxUnavailable is non-zero";
+            causes.invalid(&format!("{path}.maxSurge"), &rolling["maxSurge"], why);
+        }
+        2 if is_daemon_set => {
+            causes.required(&format!("{path}.maxUnavailable"), "cannot be 0 when maxSurge is 0");
+        }
+        2 => {
+            let why = "may not be 0 when `maxSurge` is 0";
+            causes.invalid(&format!("{path}.maxUnavailable"), &rolling["maxUnavailable"], why);
+        }
+        _ => {}
     }
 }
 

@@ -382,7 +382,7 @@ async fn match_conditions_decide_whether_a_webhook_is_called() {
     };
     let is_x = "object.metadata.labels.app == 'x'";
     let by_admin = "request.operation == 'CREATE' && request.userInfo.username == 'kubernetes-admin' && oldObject == null";
-    let broken = "object.spec.none.deeper";
+    let broken = "object.spec.none.deeper == 1";
     assert_eq!(denied(with("Fail", &[is_x, by_admin])).await.code, 400, "called");
     mutate(&[with("Fail", &[is_x, "object.metadata.name != 'p'"])]).await.expect("not called");
     mutate(&[with("Fail", &[broken, "false"])]).await.expect("one is false");

@@ -46,6 +46,7 @@ const fn typed(resource: &'static Resource) -> Typed {
             ("DeviceToleration", "operator", r#""Equal""#),
             ("ExactDeviceRequest", "allocationMode", r#""ExactCount""#),
         ],
+        fills_empty_texts: true,
         enums: &[
             ("DeviceAllocationConfiguration", "source", &["FromClaim", "FromClass"]),
             ("DeviceSubRequest", "allocationMode", &["All", "ExactCount"]),

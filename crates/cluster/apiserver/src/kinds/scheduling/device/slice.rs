@@ -562,6 +562,16 @@ fn validate_range(
     );
     let all = [Some(default), Some(min), max, Some(step)];
     let in_millis = is_fractional && all.into_iter().flatten().any(|amount| !amount.is_whole());
+    if !in_millis {
+        let named = [("default", Some(default)), ("min", Some(min)), ("max", max)];
+        let negative = named.map(|(field, amount)| (field, amount.filter(|amount| amount.is_negative())));
+        for (field, amount) in negative.into_iter().filter_map(|(field, amount)| Some((field, amount?))) {
+            check(true, field, amount, "must be greater than or equal to 0".to_owned());
+        }
+        if negative.iter().any(|(_, amount)| amount.is_some()) {
+            return;
+        }
+    }
     // Else in whole units; a step of less than one counts as one.
     let count = |amount: Quantity| if in_millis { amount.millis() } else { amount.units() };
     for value in [Some(default), max].into_iter().flatten() {
