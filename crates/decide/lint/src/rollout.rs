@@ -6,7 +6,7 @@ use berth_api::fenceposts::fenceposts;
 use berth_api::object::{Node, Pod, PodSpec, ResourceList};
 use berth_api::read::Kind;
 use berth_api::syntax::quantity::Quantity;
-use berth_engine::{Cluster, PreparedPod};
+use berth_engine::{Cluster, Outcome, PreparedPod};
 use serde_json::Value;
 
 use crate::input::LintInput;
@@ -24,8 +24,8 @@ pub(crate) enum Trial {
     OldDoNotFit,
     /// A new pod fits while all old pods run.
     NewFits,
-    /// It does not, for the scheduler's reason; it fits once this many old pods are gone, if that helps.
-    Blocked { message: String, after: Option<usize> },
+    /// It does not, for the scheduler's decision; it fits once this many old pods are gone, if that helps.
+    Blocked { outcome: Outcome, after: Option<usize> },
 }
 
 /// `maxSurge` and `maxUnavailable` of a Deployment that is updated by and by, in pods.
@@ -117,7 +117,7 @@ fn try_new(cluster: &mut Cluster, placed: &mut Vec<PreparedPod>, new: &Pod) -> T
             break;
         }
     }
-    Trial::Blocked { message: outcome.message().into_owned(), after }
+    Trial::Blocked { outcome, after }
 }
 
 /// The pod with its rules only.

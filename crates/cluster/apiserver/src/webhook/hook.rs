@@ -33,7 +33,7 @@ pub struct Hook {
     exact: bool,
     rules: Vec<Rule>,
     /// Names and expressions of the `matchConditions`.
-    conditions: Arc<[(String, Expression)]>,
+    conditions: Arc<[(String, Result<Expression, String>)]>,
     namespaces: Selector,
     objects: Selector,
 }
@@ -94,7 +94,7 @@ impl Hook {
         });
         let conditions = webhook["matchConditions"].as_array().into_iter().flatten().map(|condition| {
             let expression = condition["expression"].as_str().unwrap_or_default();
-            Some((text(condition, "name"), Expression::compile(expression, VARIABLES).ok()?))
+            (text(condition, "name"), Expression::compile(expression, VARIABLES))
         });
         Some(Hook {
             name: text(webhook, "name"),
@@ -110,7 +110,7 @@ impl Hook {
                 .find_map(|version| REVIEW_VERSIONS.into_iter().find(|supported| supported == version)),
             exact: webhook["matchPolicy"] == "Exact",
             rules: rules.collect(),
-            conditions: conditions.collect::<Option<_>>()?,
+            conditions: conditions.collect(),
             namespaces: selector(&webhook["namespaceSelector"])?,
             objects: selector(&webhook["objectSelector"])?,
         })
@@ -166,7 +166,7 @@ impl Hook {
         let variables = [("object", &new), ("oldObject", &old), ("request", &request)];
         let mut failed = None;
         for (name, condition) in &*self.conditions {
-            match condition.holds(&variables) {
+            match condition.as_ref().map_err(Clone::clone).and_then(|condition| condition.holds(&variables)) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(error) => drop(failed.get_or_insert((name, error))),

@@ -51,8 +51,9 @@ pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
         if input.nodes.is_empty() {
             findings.add(&subject.object, path, message).severity(Severity::Info);
         } else if input.spend_placements(subject, old.len(), input.nodes.all().len())
-            && let Trial::Blocked { message: reason, .. } = input.try_replacement(old, &new)
+            && let Trial::Blocked { outcome, .. } = input.try_replacement(old, &new)
         {
+            let reason = outcome.message();
             findings.add(&subject.object, path, format!("{message}, which cannot start: {reason}"));
         }
     }

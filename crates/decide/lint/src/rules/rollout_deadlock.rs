@@ -1,6 +1,8 @@
 //! Rolling updates that cannot start, because maxUnavailable comes to 0 and no new pod fits beside the old ones.
 
 use berth_api::read::Kind;
+use berth_engine::Outcome;
+use berth_input::config::Plugin;
 use berth_rules::{PodSet, SpreadConstraint, WhenUnsatisfiable};
 use serde_json::Value;
 
@@ -10,6 +12,9 @@ use crate::input::LintInput;
 use crate::rollout::{Trial, limits, pod_of_revision};
 use crate::severity::Severity;
 use crate::subject::Subject;
+
+/// Where host ports are written.
+const PORTS: &str = "spec.containers";
 
 pub(crate) fn check(input: &LintInput<'_>, findings: &mut Findings) {
     for subject in input.subjects() {
@@ -65,19 +70,28 @@ fn limits_for_updates(input: &LintInput<'_>, subject: &Subject<'_>) -> Vec<Domai
 }
 
 fn on_nodes(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64, findings: &mut Findings) {
-    let Trial::Blocked { message, after } = input.try_rollout(subject, replicas as usize) else { return };
-    let path = limits_for_updates(input, subject).into_iter().next().map(|limit| limit.path);
-    let path = path
-        .or_else(|| subject.pod.rules.spread_constraints.first().map(|constraint| constraint.path.clone()));
+    let Trial::Blocked { outcome, after } = input.try_rollout(subject, replicas as usize) else { return };
+    let Outcome::Unschedulable { message, plugins } = outcome else { return };
+    let rules = &subject.pod.rules;
+    let is_hard = |c: &&SpreadConstraint| c.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
+    let path_of = |plugin: &Plugin| match plugin {
+        Plugin::InterPodAffinity => {
+            limits_for_updates(input, subject).into_iter().next().map(|limit| limit.path)
+        }
+        Plugin::PodTopologySpread => rules.spread_constraints.iter().find(is_hard).map(|c| c.path.clone()),
+        Plugin::NodePorts => Some(PORTS.to_owned()),
+        _ => None,
+    };
+    let path = plugins.iter().find_map(path_of).unwrap_or_else(|| "spec".to_owned());
+    let node = if path == PORTS { "a node" } else { "a node in a new domain" };
     let pods =
         if replicas == 1 { "the old pod runs".to_owned() } else { format!("all {replicas} old pods run") };
     let message =
         format!("maxUnavailable comes to 0, and while {pods} a new one is unschedulable: {message}");
-    let finding =
-        findings.add(&subject.object, subject.path(path.unwrap_or_else(|| "spec".to_owned())), message);
+    let finding = findings.add(&subject.object, subject.path(path), message);
     finding.severity(Severity::Error).fix(match after {
         Some(n) => {
-            format!("set spec.strategy.rollingUpdate.maxUnavailable to {n}, or add a node in a new domain")
+            format!("set spec.strategy.rollingUpdate.maxUnavailable to {n}, or add {node}")
         }
         None => "correct the rules: a new pod is unschedulable even without the old ones".to_owned(),
     });
@@ -113,10 +127,7 @@ fn without_nodes(input: &LintInput<'_>, subject: &Subject<'_>, replicas: i64, fi
             "maxUnavailable comes to 0 and the pods use host ports, so that an update starts only with at least {} nodes",
             replicas + 1
         );
-        findings
-            .add(&subject.object, subject.path("spec.containers"), message)
-            .severity(Severity::Info)
-            .fix(fix);
+        findings.add(&subject.object, subject.path(PORTS), message).severity(Severity::Info).fix(fix);
     }
 }
 
@@ -133,7 +144,7 @@ fn daemon_set(input: &LintInput<'_>, subject: &Subject<'_>, findings: &mut Findi
     let by_term = limits_for_updates(input, subject).into_iter().find(|limit| limit.per_domain == 1);
     let (path, reason) = match by_term {
         Some(limit) => (limit.path, "its required anti-affinity"),
-        None if !subject.pod.rules.host_ports.is_empty() => ("spec.containers".to_owned(), "its host ports"),
+        None if !subject.pod.rules.host_ports.is_empty() => (PORTS.to_owned(), "its host ports"),
         None => return,
     };
     let message =

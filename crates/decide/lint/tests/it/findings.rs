@@ -491,6 +491,21 @@ fn anti_affinity_and_a_spread_constraint_block_an_update_together() {
 }
 
 #[test]
+fn an_update_that_host_ports_block_was_said_to_be_blocked_by_a_spread_constraint() {
+    let spread =
+        "topologySpreadConstraints: [{maxSkew: 3, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway,
+  labelSelector: {matchLabels: {app: web}}}], hostNetwork: true,";
+    let text =
+        workload("Deployment", "web", "replicas: 2, strategy: {rollingUpdate: {maxUnavailable: 0}},", spread)
+            + &nodes(&["a", "b"]);
+    let report =
+        report(&text.replace("image: c}", "image: c, ports: [{containerPort: 80}]}"), &["rollout-deadlock"]);
+    let [found] = &report.findings[..] else { panic!("{report:?}") };
+    assert_eq!(found.path, "spec.template.spec.containers");
+    assert_eq!(found.fix, "set spec.strategy.rollingUpdate.maxUnavailable to 1, or add a node");
+}
+
+#[test]
 fn a_daemon_set_cannot_surge_with_host_ports() {
     let surge = "updateStrategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}},";
     let daemon = |fields: &str, spec: &str| rules(&workload("DaemonSet", "agent", fields, spec));

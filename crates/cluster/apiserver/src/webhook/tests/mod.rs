@@ -390,6 +390,9 @@ async fn match_conditions_decide_whether_a_webhook_is_called() {
     let error = denied(with("Fail", &[broken])).await;
     assert_eq!((error.code, error.reason), (403, Reason::Forbidden));
     assert!(error.message.contains("match condition \"c0\""), "{}", error.message);
+    // It was stored before the types of results were checked.
+    let error = denied(with("Fail", &["object.metadata.name"])).await;
+    assert!(error.message.contains("must evaluate to bool"), "{}", error.message);
     for (condition, field) in [
         (json!({"name": "a", "expression": "authorizer.path('/x').check('get').allowed()"}), "expression"),
         (json!({"name": "a", "expression": "objekt == 1"}), "expression"),
