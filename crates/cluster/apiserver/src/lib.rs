@@ -12,6 +12,7 @@ mod authz;
 mod bootstrap;
 mod custom;
 mod discovery;
+mod fairness;
 mod handlers;
 mod import;
 mod kinds;

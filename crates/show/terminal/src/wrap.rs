@@ -239,6 +239,7 @@ mod tests {
             ("\u{1b}[31m", "\\u{1b}[31m"),
         ] {
             assert_eq!(written(name), format!("\u{1b}[1m{shown}\u{1b}[0m:\n  {shown}\n{shown}\n"));
+            assert_eq!(harmless(name), shown, "a line of the log");
         }
     }
 

@@ -5,7 +5,6 @@ mod body;
 mod budget;
 mod credentials;
 mod expiry;
-mod fairness;
 mod in_process;
 mod metrics;
 mod offload;

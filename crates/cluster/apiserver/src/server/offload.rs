@@ -11,9 +11,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::fairness::Queue;
 use super::throttle::too_many;
 use crate::authz::RBAC_GROUP;
+use crate::fairness::{Queue, with_turn};
 use crate::handlers::media_type;
 use crate::request::{ApiRequest, ApiResult, MASTERS, MediaType, Query, Status, User, Verb};
 use crate::store::{Filter, Store};
@@ -27,10 +27,11 @@ const HEAVY_SELECTOR: usize = 1 << 10;
 const HEAVY_LIST: usize = 100;
 /// The shortest operation of a JSON patch that copies the whole object into itself.
 const COPY_BYTES: usize = r#"{"op":"copy","from":"","path":"/a"},"#.len();
-/// Heavy requests that are worked on at once: some for each thread, as they also wait for the disk. More requests wait: a
-/// parsed body takes some twenty times its size.
+/// Heavy requests that are worked on at once: some for each thread, as they also wait for the disk. More requests wait.
 const PER_THREAD: usize = 2;
 const AT_ONCE: std::ops::RangeInclusive<usize> = 4..=8;
+/// Large requests that are in memory at once, also those that wait for webhooks: a parsed body takes some twenty times its size.
+const LARGE_AT_ONCE: usize = 16;
 
 /// The threads for heavy requests: half of the cores.
 pub struct Offload {
@@ -38,6 +39,7 @@ pub struct Offload {
     runtime: Option<Runtime>,
     /// Users take turns, and one has half of the requests that are worked on at most.
     turns: Arc<Queue>,
+    large: Arc<Queue>,
 }
 
 impl Offload {
@@ -47,28 +49,35 @@ impl Offload {
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(n_threads).thread_name("heavy-requests").enable_all();
         let at_once = (PER_THREAD * n_threads).clamp(*AT_ONCE.start(), *AT_ONCE.end());
-        Ok(Offload { runtime: Some(builder.build()?), turns: Queue::new(at_once) })
+        Ok(Offload {
+            runtime: Some(builder.build()?),
+            turns: Queue::new(at_once),
+            large: Queue::new(LARGE_AT_ONCE),
+        })
     }
 
-    /// Works on a request of a user on these threads, when it is the user's turn; administrators and components need none. The caller can give up waiting at any time,
-    /// and the request then ends at its next wait.
+    /// Works on a request of a user on these threads, when it is the user's turn; administrators and components need none. The caller
+    /// can give up waiting at any time, and the request then ends at its next wait.
     ///
     /// # Errors
     /// The request fails; the status gives the reason.
     pub async fn run<T: Send + 'static>(
         &self,
         user: &Arc<User>,
+        is_large: bool,
         work: impl Future<Output = ApiResult<T>> + Send + 'static,
     ) -> ApiResult<T> {
         let Some(runtime) = &self.runtime else { return work.await };
         // Components of the server make requests on behalf of those that have a turn: they would wait for each other.
-        let turn = match user.is_in(MASTERS) {
-            true => None,
-            false => Some(self.turns.ask(user).ok_or_else(too_many)?.await.map_err(|_| too_many())?),
+        let turn = async |queue: &Arc<Queue>, is_needed: bool| match is_needed && !user.is_in(MASTERS) {
+            false => Ok(None),
+            true => queue.ask(user).ok_or_else(too_many)?.await.map(Some).map_err(|_| too_many()),
         };
+        let large = turn(&self.large, is_large).await?;
+        let turn = turn(&self.turns, true).await?;
         let work = runtime.spawn(async move {
-            let _turn = turn;
-            work.await
+            let _large = large;
+            with_turn(turn, work).await
         });
         AbortOnDropHandle::new(work).await.unwrap_or_else(|error| Err(panicked(&error)))
     }
@@ -100,10 +109,26 @@ pub fn is_heavy_selector(query: &Query) -> bool {
     query.get("labelSelector").len() + query.get("fieldSelector").len() > HEAVY_SELECTOR
 }
 
-/// Whether a request is much work, whatever its length: what it sends, changes, compares or has to read is large, a schema of a
-/// user is applied, or permissions are compared with each other.
+/// Whether what a request sends or changes is large.
+pub fn is_large(store: &Store, request: &ApiRequest) -> bool {
+    let ApiRequest { info, body, .. } = request;
+    let stored = || {
+        let stored = info.resource.stored().filter(|_| !info.name.is_empty());
+        let object = stored.and_then(|stored| store.get(stored, &info.namespace, &info.name));
+        object.map_or(0, |object| object.text().len())
+    };
+    // What the operations of a JSON patch can make of the object.
+    let grown = || match media_type(request) {
+        "application/json-patch+json" => stored() << (body.len() / COPY_BYTES).min(16),
+        _ => stored(),
+    };
+    info.verb.is_mutating() && (body.len() > HEAVY_BYTES || grown() > HEAVY_BYTES)
+}
+
+/// Whether a request is much work, whatever its length: it is large, compares or has to read much, a schema of a user is applied, or
+/// permissions are compared with each other.
 pub fn is_heavy(store: &Store, request: &ApiRequest) -> bool {
-    let ApiRequest { info, query, body, .. } = request;
+    let ApiRequest { info, query, .. } = request;
     let resource = info.resource;
     if !info.verb.is_mutating() {
         let is_converted = || {
@@ -113,16 +138,6 @@ pub fn is_heavy(store: &Store, request: &ApiRequest) -> bool {
         };
         return is_heavy_selector(query) || is_converted();
     }
-    let stored = || {
-        let stored = resource.stored().filter(|_| !info.name.is_empty());
-        let object = stored.and_then(|stored| store.get(stored, &info.namespace, &info.name));
-        object.map_or(0, |object| object.text().len())
-    };
-    // What the operations of a JSON patch can make of the object.
-    let grown = || match media_type(request) {
-        "application/json-patch+json" => stored() << (body.len() / COPY_BYTES).min(16),
-        _ => stored(),
-    };
     let beside = |resource: &'static Resource| {
         if store.count(resource) == 0 {
             return 0;
@@ -137,10 +152,9 @@ pub fn is_heavy(store: &Store, request: &ApiRequest) -> bool {
         "" if !info.namespace.is_empty() => vec![&RESOURCE_QUOTAS, &LIMIT_RANGES],
         _ => Vec::new(),
     };
-    body.len() > HEAVY_BYTES
+    is_large(store, request)
         || resource.custom.is_some()
         || matches!(resource.group, RBAC_GROUP | "authorization.k8s.io")
         || info.verb == Verb::DeleteCollection
-        || grown() > HEAVY_BYTES
         || has_to_read.into_iter().map(beside).sum::<usize>() > HEAVY_BYTES
 }

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::Share;
-use super::fairness::Seat;
 use super::metrics::{InFlight, RESPONSES};
+use crate::fairness::Seat;
 use crate::handlers::Body;
 
 /// The first events of a watch may take this many times as long as another response.

@@ -17,7 +17,7 @@ use hyper::body::Body as _;
 
 use super::authenticate::authenticate;
 use super::body::{self, RequestBody};
-use super::offload::{is_heavy, is_heavy_selector, panicked};
+use super::offload::{is_heavy, is_heavy_selector, is_large, panicked};
 use super::paths;
 use super::sending::{Held, ResponseBody};
 use super::state::State;
@@ -217,7 +217,8 @@ async fn handle(state: &State, request: ApiRequest) -> ApiResult<Reply> {
     match state.offload.as_ref().filter(|_| is_heavy(&state.api.store, &request)) {
         Some(offload) => {
             let (api, user) = (state.api.clone(), request.user.clone());
-            offload.run(&user, async move { handlers::handle(&api, request).await }).await
+            let is_large = is_large(&api.store, &request);
+            offload.run(&user, is_large, async move { handlers::handle(&api, request).await }).await
         }
         None => handlers::handle(&state.api, request).await,
     }
@@ -234,7 +235,8 @@ async fn open_watch(
     match state.offload.as_ref().filter(|_| is_heavy_selector(&query)) {
         Some(offload) => {
             let (api, info) = (state.api.clone(), info.clone());
-            let opened = offload.run(user, async move { handlers::watch(&api, &info, &query, &headers) });
+            let opened =
+                offload.run(user, false, async move { handlers::watch(&api, &info, &query, &headers) });
             let opened = tokio::time::timeout(state.limits.request, opened).await;
             opened.unwrap_or_else(|_| Err(timed_out()))
         }

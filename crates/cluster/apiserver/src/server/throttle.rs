@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::budget::{Budget, Share};
-use super::fairness::{Fairness, Level, Seat};
+use crate::fairness::{Fairness, Level, Seat};
 use crate::options::Limits;
 use crate::request::{ApiResult, MAX_BODY_BYTES, RequestInfo, Status, User};
 

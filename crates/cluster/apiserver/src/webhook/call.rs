@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::hook::{Hook, Target};
 use super::review::{self, Answer};
 use super::{AdmissionAttributes, Denied, Mutated, ServedForm};
+use crate::fairness::without_turn;
 use crate::request::Reason;
 
 /// Largest response of a webhook: a base64 patch that replaces the largest object, plus a margin.
@@ -90,7 +91,7 @@ impl Webhooks {
         warnings: &mut Vec<String>,
     ) -> Result<bool, Denied> {
         let object = mutated.as_ref().map(|mutated| &mutated.object);
-        let Some(answer) = self.ask(hook, attributes, form, object, warnings).await? else {
+        let Some(answer) = without_turn(self.ask(hook, attributes, form, object, warnings)).await? else {
             return Ok(false);
         };
         match (answer.patch, mutated.as_mut()) {
@@ -121,7 +122,7 @@ impl Webhooks {
             (result, warnings)
         });
         let mut denied = None;
-        for (result, added) in join_all(called).await {
+        for (result, added) in without_turn(join_all(called)).await {
             warnings.extend(added);
             if let Err(why) = result {
                 denied.get_or_insert(why);
@@ -201,7 +202,7 @@ impl Webhooks {
             let shown: String = String::from_utf8_lossy(&body).chars().take(200).collect();
             return Err(failed(&format!("status {status}: {shown}")));
         }
-        serde_json::from_slice(&body).map_err(|error| failed(&format!("the answer is not JSON: {error}")))
+        review::read(&body).map_err(|why| failed(&format!("the answer is not JSON: {why}")))
     }
 
     /// The address of a webhook and its URL path.

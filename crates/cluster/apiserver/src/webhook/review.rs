@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 use super::{AdmissionAttributes, Denied, ServedForm};
 use crate::request::Reason;
 
+/// Values of a response, and of a patch.
+const MAX_VALUES: usize = 200_000;
+
 /// The review that is sent to a webhook.
 pub(super) fn question(
     version: &str,
@@ -140,7 +143,24 @@ fn patch(response: &Value) -> Result<Option<Value>, String> {
     let bytes = base64::engine::general_purpose::STANDARD
         .decode(encoded)
         .map_err(|error| format!("response.patch is not base64: {error}"))?;
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| format!("response.patch is not JSON: {error}"))
+    read(&bytes).map(Some).map_err(|why| format!("response.patch is not JSON: {why}"))
+}
+
+/// Reads the JSON text of a webhook, unless it has many more values than an object that can be stored: each takes some 130 bytes.
+pub(super) fn read(text: &[u8]) -> Result<Value, String> {
+    let (mut n_values, mut in_string, mut bytes) = (0, false, text.iter());
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' => _ = bytes.next(),
+            b'[' | b'{' | b',' if !in_string => n_values += 1,
+            _ => {}
+        }
+    }
+    if n_values > MAX_VALUES {
+        return Err(format!("it has more than {MAX_VALUES} values"));
+    }
+    serde_json::from_slice(text).map_err(|error| error.to_string())
 }
 
 fn denial(name: &str, status: &Value) -> Denied {

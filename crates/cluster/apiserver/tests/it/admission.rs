@@ -344,6 +344,47 @@ async fn webhook_connections_are_reused_and_certificates_may_change() {
 }
 
 #[tokio::test]
+async fn requests_that_waited_for_a_slow_webhook_kept_the_turns_of_others() {
+    let responder = Responder::start(|_, _| None).await;
+    let server = server().await;
+    let admin = admin(&server);
+    let subjects = ["a", "b", "c"].map(|user| json!({"kind": "User", "name": user}));
+    let role =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+    let binding = json!({"metadata": {"name": "users"}, "roleRef": role, "subjects": subjects});
+    post(&admin, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await;
+    let rules = json!([{"operations": ["CREATE"], "apiGroups": ["rbac.authorization.k8s.io"], "apiVersions": ["v1"],
+        "resources": ["roles"]}]);
+    let of_others = json!({"rules": rules, "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}});
+    for (path, name) in [(MUTATING, "m.example.com"), (VALIDATING, "v.example.com")] {
+        configure(&admin, path, responder.webhook(name, of_others.clone())).await;
+    }
+    let roles = |namespace: &str| format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles");
+    let mut waiting = tokio::task::JoinSet::new();
+    // More than are worked on at once.
+    for i in 0..16 {
+        let (client, path) = (acting_as(&server, ["a", "b"][i % 2], &[]), roles("default"));
+        waiting
+            .spawn(async move { post(&client, &path, &json!({"metadata": {"name": i.to_string()}})).await });
+    }
+    let all_wait = async {
+        while responder.called().len() < 16 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(9), all_wait)
+        .await
+        .expect("all wait for the webhook");
+    let (client, path, role) =
+        (acting_as(&server, "c", &[]), roles("kube-system"), json!({"metadata": {"name": "c"}}));
+    let answer = post(&client, &path, &role);
+    let (code, answer) = tokio::time::timeout(std::time::Duration::from_secs(9), answer)
+        .await
+        .expect("another user is answered");
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+}
+
+#[tokio::test]
 async fn a_webhook_may_be_an_external_name_service() {
     let responder = Responder::start(|_, _| Some(json!({"allowed": true, "warnings": ["reached"]}))).await;
     let server = server().await;

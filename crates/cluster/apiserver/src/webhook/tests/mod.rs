@@ -61,6 +61,24 @@ async fn denied(webhook: Value) -> Denied {
 }
 
 #[tokio::test]
+async fn an_answer_of_many_small_values_took_forty_times_its_size() {
+    let many = |n: usize| json!(vec![json!([]); n]);
+    let annotation = many(300_000).to_string();
+    let responder = Responder::start(move |name, _| match name {
+        "more" => Some(json!({"allowed": true, "more": many(300_000)})),
+        "patch" => patched(json!([{"op": "add", "path": "/spec/x", "value": many(300_000)}])),
+        _ => patched(json!([{"op": "add", "path": "/metadata/annotations", "value": {"text": annotation}}])),
+    })
+    .await;
+    for name in ["more", "patch"] {
+        let message = denied(responder.webhook(name, json!({}))).await.message;
+        assert!(message.ends_with("not JSON: it has more than 200000 values"), "{message}");
+    }
+    let (object, _) = mutate(&[responder.webhook("text", json!({}))]).await.expect("a text is one value");
+    assert!(object["metadata"]["annotations"]["text"].is_string());
+}
+
+#[tokio::test]
 async fn mutating_webhooks_run_in_sequence() {
     let responder = Responder::start(|name, request| match name {
         "first" => patched(json!([{"op": "add", "path": "/metadata/labels/first", "value": "1"},

@@ -4,6 +4,7 @@
 //! The levels, their shares and the requests that belong to them are kube-apiserver's defaults. Unlike there, they are
 //! fixed, no level lends seats to another, and the level `exempt` also has seats: as many as all other levels together.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -124,6 +125,31 @@ struct Flow {
 pub struct Seat {
     queue: Arc<Queue>,
     user: Arc<User>,
+}
+
+tokio::task_local! {
+    /// The turn of the request that is worked on; `None` while it waits for others than this server.
+    static TURN: RefCell<Option<Seat>>;
+}
+
+/// Works on a request that has a turn.
+pub async fn with_turn<T>(turn: Option<Seat>, work: impl Future<Output = T>) -> T {
+    TURN.scope(RefCell::new(turn), work).await
+}
+
+/// Waits for others than this server. Other requests have the turn meanwhile.
+pub async fn without_turn<T>(wait: impl Future<Output = T>) -> T {
+    let turn = TURN.try_with(RefCell::take).ok().flatten();
+    let owner = turn.map(|turn| (turn.queue.clone(), turn.user.clone()));
+    let waited = wait.await;
+    // No user has so many requests that none of them may wait.
+    if let Some((queue, user)) = owner
+        && let Some(turn) = queue.ask(&user)
+    {
+        let turn = turn.await.ok();
+        TURN.with(|held| held.replace(turn));
+    }
+    waited
 }
 
 impl Queue {
