@@ -107,6 +107,9 @@ impl Simulation {
     }
 
     fn refusal(&mut self, position: usize, key: Option<&Key>) -> Result<(), Unadmitted> {
+        if let Some(why) = key.and_then(|key| self.creation.refused.get(key)) {
+            return Err(why.clone());
+        }
         let name = &self.pods[position].pod.metadata.name;
         if let Some((key, ordinal)) = key.zip(ordinal(name))
             && let Some(predecessor) = self.predecessor(key, ordinal)

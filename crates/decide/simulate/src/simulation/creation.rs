@@ -8,11 +8,14 @@ use berth_api::object::volume::{PersistentVolumeClaim, Volume};
 use berth_api::object::{
     LimitRange, NamespacedName, ObjectMeta, Pod, ResourceList, ResourceQuota, VolumeObject,
 };
+use berth_api::read::Kind;
+use berth_api::resource::{REPLICA_SETS, Resource};
 use berth_control::expand::COMPLETION_INDEX;
 use berth_control::limits;
 use berth_control::quota::{self, Uses};
 use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
 use berth_rules::admission::{FieldError, default_pod};
+use serde_json::Value;
 
 use super::unadmitted::Unadmitted;
 use super::workloads;
@@ -37,6 +40,8 @@ pub(crate) struct Creation {
     claims: Arc<HashMap<NamespacedName, Vec<PersistentVolumeClaim>>>,
     /// What the controller of a workload creates in the place of a pod, where that is not the same pod: as admitted, without a name.
     templates: Arc<HashMap<Key, Pod>>,
+    /// Workloads that are not there yet and that quotas of their number refuse, with the reason.
+    pub(super) refused: Arc<HashMap<Key, Unadmitted>>,
     /// Pods that defaults of LimitRanges make invalid: the errors.
     invalid: Arc<HashMap<NamespacedName, String>>,
     /// The pods that are not created so far, by workload: in order.
@@ -69,6 +74,56 @@ fn exists(pod: &Pod) -> bool {
     pod.metadata.creation_timestamp.is_some() || !pod.spec.node_name.is_empty()
 }
 
+/// The same of a workload, which a later input may have replaced.
+fn is_stored(workload: &Workload) -> bool {
+    workload.metadata().creation_timestamp.is_some() || workload.replaced.is_some()
+}
+
+/// What objects of a kind use of quotas of their number.
+fn one_of(resource: Resource) -> Uses {
+    Uses::of(&resource, &Value::Null)
+}
+
+fn by_quota(quota: &ResourceQuota, why: String) -> Unadmitted {
+    Unadmitted::not_created(format!("ResourceQuota {}", quota.metadata.name), why)
+}
+
+/// What quotas have used once objects are created, or why one of them refuses one.
+fn charged(quotas: &[Quota], objects: &[Uses]) -> Result<Vec<ResourceList>, Unadmitted> {
+    let charged = |Quota { object, used }: &Quota| {
+        let mut used = used.clone();
+        for uses in objects.iter().filter(|uses| quota::bounds(object, uses)) {
+            let after = quota::charge(object, || used.clone(), &uses.amounts);
+            used = after.map_err(|why| by_quota(object, why))?.unwrap_or(used);
+        }
+        Ok(used)
+    };
+    quotas.iter().map(charged).collect()
+}
+
+/// Creates the workloads that are not there yet, in the order of the input, and the ReplicaSets of their Deployments. Returns those that
+/// quotas refuse.
+fn create_workloads(
+    inventory: &Inventory,
+    quotas: &mut HashMap<String, Vec<Quota>>,
+) -> HashMap<Key, Unadmitted> {
+    let mut refused = HashMap::new();
+    for workload in inventory.workloads.iter().map(|entry| &entry.object).filter(|of| !is_stored(of)) {
+        let Some(quotas) = quotas.get_mut(&workload.metadata().namespace) else { continue };
+        let replica_set = (workload.kind() == Kind::Deployment).then_some(REPLICA_SETS);
+        for resource in workload.kind().resource().into_iter().chain(replica_set) {
+            match charged(quotas, &[one_of(resource)]) {
+                Ok(used) => quotas.iter_mut().zip(used).for_each(|(quota, used)| quota.used = used),
+                Err(why) => {
+                    refused.insert(key_of(workload), why);
+                    break;
+                }
+            }
+        }
+    }
+    refused
+}
+
 fn by_namespace<T>(
     objects: impl Iterator<Item = T>,
     metadata: impl Fn(&T) -> &ObjectMeta,
@@ -91,6 +146,11 @@ fn count(inventory: &Inventory, mut add: impl FnMut(&str, &Uses)) {
     let pods = inventory.pods.iter().map(|entry| &entry.object);
     for pod in pods.filter(|pod| exists(pod) && namespaces.contains(pod.metadata.namespace.as_str())) {
         add(&pod.metadata.namespace, &Uses::of_pod(pod));
+    }
+    for workload in inventory.workloads.iter().map(|entry| &entry.object).filter(|of| is_stored(of)) {
+        if let Some(resource) = workload.kind().resource() {
+            add(&workload.metadata().namespace, &one_of(resource));
+        }
     }
     for entry in &inventory.volume_objects {
         if let VolumeObject::PersistentVolumeClaim(claim) = &entry.object {
@@ -140,8 +200,10 @@ impl Creation {
                 }
             }
         });
+        let refused = create_workloads(inventory, &mut quotas);
         let ordered = inventory.workloads.iter().filter_map(|entry| ordered(&entry.object));
         Creation {
+            refused: Arc::new(refused),
             limits: Arc::new(by_namespace(ranges, |range| &range.metadata)),
             quotas,
             ordered: ordered.collect(),
@@ -196,21 +258,11 @@ impl Creation {
         limits::check(ranges, pod).map_err(by_limits)?;
         let Some(quotas) = self.quotas.get(namespace) else { return Ok(Vec::new()) };
         let pod_uses = Uses::of_pod(pod);
-        let uses: Vec<Uses> = claims.iter().map(Uses::of_claim).chain([pod_uses.clone()]).collect();
-        let used = quotas.iter().map(|Quota { object, used }| {
-            let refused =
-                |why| Unadmitted::not_created(format!("ResourceQuota {}", object.metadata.name), why);
-            if quota::bounds(object, &pod_uses) {
-                quota::check_amounts(object, pod).map_err(refused)?;
-            }
-            let mut used = used.clone();
-            for uses in uses.iter().filter(|uses| quota::bounds(object, uses)) {
-                let charged = quota::charge(object, || used.clone(), &uses.amounts).map_err(refused)?;
-                used = charged.unwrap_or(used);
-            }
-            Ok(used)
-        });
-        used.collect()
+        for quota in quotas.iter().map(|quota| &*quota.object).filter(|of| quota::bounds(of, &pod_uses)) {
+            quota::check_amounts(quota, pod).map_err(|why| by_quota(quota, why))?;
+        }
+        let uses: Vec<Uses> = claims.iter().map(Uses::of_claim).chain([pod_uses]).collect();
+        charged(quotas, &uses)
     }
 
     /// Charges a new pod and its claims to the quotas of its namespace.
@@ -274,6 +326,7 @@ impl Creation {
     pub fn lift_limits(&mut self, namespace: &str) {
         Arc::make_mut(&mut self.limits).remove(namespace);
         self.quotas.remove(namespace);
+        Arc::make_mut(&mut self.refused).retain(|(of, _), _| of != namespace);
         self.changed.extend(self.waiting.keys().filter(|(of, _)| of == namespace).cloned());
     }
 

@@ -199,6 +199,7 @@ impl Change {
                     node.spec.taints.push(taint.clone());
                 })?;
                 if TaintEffect::parse(&taint.effect) == TaintEffect::NoExecute {
+                    departures.tainted.push((name.clone(), taint.clone()));
                     let why = format!("has no controller: the taint {} on {name} deletes it", taint.key);
                     let gates = simulation.cluster.settings().config.feature_gates;
                     // A toleration with a time limit only postpones the eviction.

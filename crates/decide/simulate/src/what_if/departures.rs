@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use berth_api::object::{NamespacedName, Pod};
-use berth_control::taints::is_eviction;
+use berth_api::object::{NamespacedName, Pod, Taint};
+use berth_control::taints::{Stay, is_eviction, stay};
 
 use crate::simulation::{
     BlockedEviction, Contact, Eviction, NAMES_UNREACHABLE, SimulatedPod, Simulation, TOLERATES, unreachable,
@@ -20,6 +20,8 @@ pub(super) struct Departures {
     pub(super) unreachable: Vec<(String, Option<i64>)>,
     /// Nodes that have lost it.
     pub(super) without_contact: BTreeSet<String>,
+    /// Taints of nodes that evict pods.
+    pub(super) tainted: Vec<(String, Taint)>,
     /// Pods that leave their nodes, whatever budgets say.
     pub(super) leaving: Vec<Eviction>,
     /// Pods that are moved, and where to.
@@ -54,6 +56,24 @@ impl Departures {
             Contact::Stays(why) => Some(why),
             Contact::Recreated => Some(TOLERATES),
         }
+    }
+
+    /// Why a pod does not stay on its node: it is placed there again whenever a taint has evicted it, as kube-scheduler does not ask for how
+    /// long a toleration holds.
+    pub(super) fn returns(&self, pod: &SimulatedPod, simulation: &Simulation) -> Option<String> {
+        let node = pod.node().filter(|_| !pod.pod.belongs_to_node())?;
+        let taints = &simulation.node(node)?.spec.taints;
+        let (gates, tolerations) =
+            (simulation.cluster.settings().config.feature_gates, &pod.pod.spec.tolerations);
+        self.tainted.iter().filter(|(of, taint)| of == node && taints.contains(taint)).find_map(|(_, taint)| {
+            let seconds = match stay(tolerations, taint, gates) {
+                Stay::Forever => return None,
+                Stay::Seconds(seconds) => seconds,
+                Stay::No => 0,
+            };
+            let key = &taint.key;
+            Some(format!("is evicted from {node} and placed there again and again: it tolerates the taint {key} for {seconds} s"))
+        })
     }
 
     /// The drain of a node ends, as far as it is.

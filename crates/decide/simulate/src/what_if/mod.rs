@@ -553,7 +553,12 @@ fn write_back(
     inventory.pods.retain_mut(|entry| {
         let metadata = &entry.object.metadata;
         match simulation.pod(&metadata.namespace, &metadata.name).filter(|pod| is_there(pod)) {
-            Some(pod) if pod.node() != Some(&entry.object.spec.node_name) || entry.object.is_terminal() => {
+            Some(pod)
+                if pod.node() != Some(&entry.object.spec.node_name)
+                    || entry.object.is_terminal()
+                    || pod.pod.is_unready() != entry.object.is_unready()
+                    || pod.pod.metadata.is_deleting() != metadata.is_deleting() =>
+            {
                 entry.object = as_object(pod, now);
                 true
             }

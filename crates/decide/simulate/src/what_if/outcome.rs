@@ -224,11 +224,12 @@ impl WhatIfOutcome {
             let (namespace, name) = (key.namespace().to_owned(), key.name().to_owned());
             let workload = pod.workload.clone();
             let from = before.nodes.get(&key);
-            if let Some(why) = departures.stranded(pod, simulation) {
+            let stranded = departures.stranded(pod, simulation).map(str::to_owned);
+            if let Some(message) = stranded.or_else(|| departures.returns(pod, simulation)) {
                 outcome.unplaced.push(UnplacedPod {
                     namespace,
                     name,
-                    message: why.to_owned(),
+                    message,
                     before: false,
                     workload,
                     was_running: from.is_some(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
+use berth_control::budget::Budget;
 use berth_control::deployment::{self, SetSize, plan};
 use berth_control::expand::{DesiredReplicas, changes_template, has_template_of};
 use berth_control::replica_set::DeletionOrder;
@@ -102,25 +103,29 @@ struct Scaled {
 /// ReplicaSets in proportion. StatefulSets scale step by step when the cluster settles.
 pub(super) fn scale_changed(inventory: &mut Inventory, before: &Specs, now: Timestamp) {
     let mut changed = specs(inventory);
-    changed.retain(|key, spec| {
-        key.0 != Kind::StatefulSet && before.get(key).is_none_or(|before| before.replicas != spec.replicas)
-    });
-    let name = |workload: &Workload| {
-        let metadata = workload.metadata();
-        (metadata.namespace.clone(), format!("{} {}", workload.kind().name(), metadata.name))
-    };
-    let workloads = inventory.workloads.iter().map(|entry| &entry.object);
-    let workloads: Vec<&Workload> =
-        workloads.filter(|workload| changed.contains_key(&key(workload))).collect();
-    let names: HashSet<_> = workloads.iter().map(|workload| name(workload)).collect();
-    if names.is_empty() {
+    changed.retain(|key, spec| before.get(key).is_none_or(|before| before.replicas != spec.replicas));
+    if changed.is_empty() {
         return;
     }
+    let name = |(kind, name): &(Kind, NamespacedName)| {
+        (name.namespace().to_owned(), format!("{} {}", kind.name(), name.name()))
+    };
+    let names: HashSet<_> = changed.keys().map(name).collect();
     let pods = replicas(inventory, |workload| names.contains(workload));
+    // The status of their budgets is that of the earlier number.
+    for budget in inventory.pod_disruption_budgets.iter_mut().map(|entry| &mut entry.object) {
+        let selector = Budget::new(budget);
+        if pods.values().flatten().any(|at| selector.covers(&inventory.pods[*at].object)) {
+            budget.status = Default::default();
+        }
+    }
+    let workloads = inventory.workloads.iter().map(|entry| &entry.object);
+    let workloads = workloads
+        .filter(|workload| workload.kind() != Kind::StatefulSet && changed.contains_key(&key(workload)));
     let mut scaled = Scaled::default();
     for workload in workloads {
-        if let Some(pods) = pods.get(&name(workload)) {
-            let key = key(workload);
+        let key = key(workload);
+        if let Some(pods) = pods.get(&name(&key)) {
             scaled.scale(inventory, workload, (&changed[&key], before.get(&key)), pods, now);
         }
     }

@@ -5,7 +5,7 @@ use berth_api::read::Kind;
 use berth_input::inventory::Inventory;
 use berth_simulate::capacity::{CapacityRequest, NodeType, Subject, Target, capacity};
 use berth_simulate::what_if::{Change, WhatIf};
-use berth_simulate::{Simulation, SimulationOptions};
+use berth_simulate::{Simulation, SimulationOptions, UnadmittedState};
 use jiff::Timestamp;
 
 fn nodes(n: usize) -> String {
@@ -216,6 +216,11 @@ fn quotas_counted_a_pod_that_no_kubelet_ends_for_ever() {
     let after = changed(&before, &lose).0.run(|_, _| ()).expect("valid").simulation;
     let node = |name| after.pod("default", name).and_then(|pod| pod.node());
     assert_eq!([node("web-0"), node("web-1"), node("web-2")], [Some("n1"), Some("n2"), Some("n3")]);
+    // In order, it waits for the pod that is not available.
+    let set = workload("StatefulSet", "", ONE_PER_NODE);
+    let before = nodes(3) + &quota("spec: {hard: {pods: 2}}") + &set;
+    let after = changed(&before, &lose).0.run(|_, _| ()).expect("valid").simulation;
+    assert!(after.pod("default", "web-2").is_some_and(|pod| pod.is_unadmitted(UnadmittedState::NotCreated)));
 }
 
 #[test]
@@ -299,4 +304,30 @@ fn repairs_promised_pods_that_a_quota_or_a_limit_range_refuses() {
     assert!(has(&two, &format!("{less}2 of 3 pods fit then")), "{two:?}");
     let bounded = found(&limits("{type: Container, min: {cpu: 5}}"));
     assert!(!has(&bounded, "request "), "{bounded:?}");
+}
+
+/// kube-apiserver 1.37.2: `deployments.apps "web" is forbidden: exceeded quota: q, requested: count/deployments.apps=1, ...`.
+#[test]
+fn quotas_of_the_number_of_workloads_were_ignored() {
+    let (first, web) = (workload("Deployment", "", PLAIN), workload("Deployment", "", PLAIN));
+    let first = first.replace("name: web", "name: first").replace("app: web", "app: first");
+    let not_created = |hard: &str, first: &str| {
+        let simulation = placed(&(nodes(1) + &quota(&format!("spec: {{hard: {{{hard}}}}}")) + first + &web));
+        let unadmitted = simulation.pods().iter().filter_map(|pod| Some((pod, pod.unadmitted.as_deref()?)));
+        let names = unadmitted.map(|(pod, why)| {
+            let workload = pod.workload.as_deref().unwrap_or_default();
+            format!("{workload}: {}", why.reason.as_deref().unwrap_or_default())
+        });
+        names.collect::<Vec<_>>()
+    };
+    let refused = ["Deployment web: ResourceQuota q"; 3];
+    for hard in ["count/deployments.apps: 1", "count/replicasets.apps: 1"] {
+        assert_eq!(not_created(hard, &first), refused, "{hard}");
+    }
+    assert!(not_created("count/deployments.apps: 2", &first).is_empty());
+    assert!(not_created("count/statefulsets.apps: 0", &first).is_empty());
+    // What is stored already stays, whatever its place in the input.
+    let stored = web.replace("name: web}", "name: web, creationTimestamp: '2026-01-01T00:00:00Z'}");
+    let only = nodes(1) + &quota("spec: {hard: {count/deployments.apps: 0}}") + &stored;
+    assert!(placed(&only).pods().iter().all(|pod| pod.unadmitted.is_none()));
 }

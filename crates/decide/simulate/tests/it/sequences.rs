@@ -518,3 +518,112 @@ fn pods_left_nodes_of_which_too_many_cannot_be_reached() {
     let stranded: Vec<_> = losses.domains.iter().map(|loss| loss.stranded_while_unreachable.len()).collect();
     assert_eq!(stranded.iter().filter(|n| **n > 0).count(), 1, "{losses:?}");
 }
+
+/// An unreachable kubelet ends no pod: the API server keeps it with its deletion timestamp.
+#[test]
+fn a_pod_without_controller_was_gone_from_an_unreachable_node() {
+    let pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: alone, namespace: default}\n\
+               spec: {nodeName: a, containers: [{name: c, image: i}]}\n";
+    let lose = Change::LoseContact { key: "zone".to_owned(), value: "z-a".to_owned(), seconds: None };
+    let text = [&node("a", 2), &node("b", 2), pod].concat();
+    let changed = played(&text, &[lose.clone(), drain("a")]);
+    assert_eq!(changed.simulation.pod("default", "alone").and_then(|pod| pod.node()), Some("a"));
+    let removed = played(&text, &[lose, drain("a"), Change::RemoveNode("a".to_owned())]);
+    assert!(removed.simulation.pod("default", "alone").is_none());
+    assert!(!removed.outcome.is_harmless(), "the pod is lost");
+}
+
+/// In order, a StatefulSet deletes no pod while one of those that stay is not available.
+#[test]
+fn a_stateful_set_with_a_pod_on_an_unreachable_node_was_scaled_down() {
+    let lose =
+        |zone: &str| Change::LoseContact { key: "zone".to_owned(), value: zone.to_owned(), seconds: None };
+    let text = [node("a", 2), node("b", 2), workload("StatefulSet", "db", 2, 2)].concat();
+    let before = played(&text, &[]).simulation;
+    let zone = format!("z-{}", before.pod("default", "db-0").and_then(|pod| pod.node()).expect("it runs"));
+    let name = NamespacedName::new("default", "db");
+    let scale = Change::Scale { kind: Kind::StatefulSet, name, n_replicas: 1 };
+    for (changes, is_there) in [(vec![scale.clone()], false), (vec![lose(&zone), scale], true)] {
+        let after = played(&text, &changes).simulation;
+        assert_eq!(after.pod("default", "db-1").is_some(), is_there, "{changes:?}");
+    }
+}
+
+/// kube-scheduler 1.37.2 takes a toleration with seconds for one for ever, and the controller evicts the pod each time.
+#[test]
+fn a_pod_that_is_evicted_again_and_again_was_said_to_stay() {
+    let tolerations = |list: &str| {
+        workload("Deployment", "web", 1, 1)
+            .replace("spec: {containers", &format!("spec: {{tolerations: [{list}], containers"))
+    };
+    let taint = Taint { key: "k".to_owned(), value: "v".to_owned(), effect: "NoExecute".to_owned() };
+    let taint = Change::SetTaint { node: "a".to_owned(), taint };
+    let unplaced = |list: &str, nodes: &str| {
+        let outcome = played(&(nodes.to_owned() + &tolerations(list)), std::slice::from_ref(&taint)).outcome;
+        outcome.unplaced.iter().map(|pod| pod.message.clone()).collect::<Vec<_>>()
+    };
+    let again = |seconds: i64| {
+        vec![format!(
+            "is evicted from a and placed there again and again: it tolerates the taint k for {seconds} s"
+        )]
+    };
+    assert_eq!(
+        unplaced("{operator: Exists, tolerationSeconds: 5, effect: NoExecute}", &node("a", 2)),
+        again(5)
+    );
+    assert_eq!(
+        unplaced("{operator: Exists, tolerationSeconds: -3, effect: NoExecute}", &node("a", 2)),
+        again(0)
+    );
+    assert!(unplaced("{operator: Exists}", &node("a", 2)).is_empty());
+    let other = node("a", 2) + &node("b", 2);
+    assert!(unplaced("", &other).is_empty());
+}
+
+#[test]
+fn a_pod_of_a_daemon_set_was_gone_from_an_unreachable_node_that_it_may_not_use() {
+    let set = workload("DaemonSet", "agent", 1, 1).replace("  replicas: 1\n", "");
+    let text = [node("a", 2), set].concat();
+    let lose = Change::LoseContact { key: "zone".to_owned(), value: "z-a".to_owned(), seconds: None };
+    let taint = Taint { key: "k".to_owned(), value: String::new(), effect: "NoExecute".to_owned() };
+    let taint = Change::SetTaint { node: "a".to_owned(), taint };
+    let on_a = |changes: &[Change]| {
+        let changed = played(&text, changes);
+        changed.simulation.pods().iter().filter(|pod| pod.node() == Some("a")).count()
+    };
+    assert_eq!([on_a(std::slice::from_ref(&taint)), on_a(&[lose, taint])], [0, 1]);
+}
+
+/// A budget that a dump has for five pods refused the eviction of the pod that is not ready, of two.
+#[test]
+fn a_budget_kept_the_status_of_the_number_of_before() {
+    let status = "status: {disruptionsAllowed: 0, currentHealthy: 1, desiredHealthy: 4, expectedPods: 5}\n";
+    let pod = |name: &str, node: &str, ready: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default, labels: {{app: web}}, \
+             creationTimestamp: '2026-01-01T00:00:00Z', ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, \
+             name: web, controller: true}}]}}\nspec: {{nodeName: {node}, containers: [{{name: c, image: i, \
+             resources: {{requests: {{cpu: 2}}}}}}]}}\n\
+             status: {{phase: Running, conditions: [{{type: Ready, status: '{ready}'}}]}}\n"
+        )
+    };
+    let budget = budget("web", 1).replace("minAvailable: 1", "maxUnavailable: 1") + status;
+    let set = workload("ReplicaSet", "web", 5, 2);
+    let text = [
+        &node("a", 2),
+        &node("b", 2),
+        &set,
+        &budget,
+        &pod("web-1", "a", "True"),
+        &pod("web-2", "b", "False"),
+    ];
+    let text: String = text.into_iter().map(String::as_str).collect();
+    let name = NamespacedName::new("default", "web");
+    let scale = Change::Scale { kind: Kind::ReplicaSet, name, n_replicas: 2 };
+    let blocked = |changes: &[Change]| {
+        let outcome = played(&text, changes).outcome;
+        outcome.blocked.iter().map(|eviction| eviction.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(blocked(&[drain("b")]), ["web-2"]);
+    assert!(blocked(&[scale, drain("b")]).is_empty());
+}

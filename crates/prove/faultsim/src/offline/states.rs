@@ -72,11 +72,11 @@ fn state_offline(pod: &SimulatedPod, workload: &str, lost: &BTreeSet<String>) ->
     }
 }
 
-/// ReplicaSets and Jobs have created another one; the names of pods of StatefulSets are not free.
+/// ReplicaSets and Jobs have created another one; the names of pods of StatefulSets are not free, nor the nodes of those of DaemonSets.
 fn is_replaced(pod: &Pod, node: &str, lost: &BTreeSet<String>) -> bool {
     lost.contains(node)
         && pod.metadata.is_deleting()
-        && pod.metadata.controller().is_some_and(|owner| owner.kind != "StatefulSet")
+        && pod.metadata.controller().is_some_and(|owner| matches!(owner.kind.as_str(), "ReplicaSet" | "Job"))
 }
 
 /// The states in the cluster. `wanted` is how many pods workloads want.

@@ -256,6 +256,8 @@ impl Steps<'_> {
         for (position, ..) in leaving {
             self.leave(position, "has no controller: the unreachable node evicts it", lost);
         }
+        // Those that wait for them look again.
+        self.simulation.n_vacated += usize::from(!staying.is_empty());
         for (position, _, contact) in staying {
             let pod = &mut self.simulation.pods[position].pod;
             if let Contact::Lost(_) = contact {
@@ -297,7 +299,7 @@ impl Steps<'_> {
             }
         } else if pod.metadata.controller().is_some_and(|owner| owner.kind == "DaemonSet") {
             let pod = pod.clone();
-            if !self.simulation.is_eligible(&pod, &eviction.node) {
+            if !self.simulation.is_eligible(&pod, &eviction.node) && !self.stays_terminating(at) {
                 self.delete(at);
             }
         }

@@ -60,11 +60,12 @@ impl Steps<'_> {
         let pod = &self.simulation.pods[position];
         let node = pod.node().and_then(|node| self.simulation.node(node));
         let is_unreachable = node.is_some_and(|node| is_unreachable(&node.spec));
-        let owner = pod.pod.metadata.controller();
-        let is_of_set = owner.is_some_and(|owner| matches!(owner.kind.as_str(), "StatefulSet" | "DaemonSet"));
-        if is_unreachable && is_of_set {
+        let owner = pod.pod.metadata.controller().map(|owner| owner.kind.as_str());
+        let is_named = matches!(owner, Some("StatefulSet" | "DaemonSet"));
+        let is_replaced = owner.is_some() && !is_named;
+        if is_unreachable && is_named {
             self.simulation.pods[position].pod.metadata.deletion_timestamp.get_or_insert(self.now);
         }
-        is_unreachable && is_of_set
+        is_unreachable && !is_replaced
     }
 }
