@@ -627,3 +627,20 @@ fn a_budget_kept_the_status_of_the_number_of_before() {
     assert_eq!(blocked(&[drain("b")]), ["web-2"]);
     assert!(blocked(&[scale, drain("b")]).is_empty());
 }
+
+/// The node controller evicts from one node every ten seconds: the first member has a new place while the second still counts.
+#[test]
+fn members_of_a_group_on_several_unreachable_nodes_were_evicted_at_once() {
+    let group = "---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: g, namespace: default}, spec: \
+                 {schedulingPolicy: {gang: {minCount: 2}}}}\n";
+    let lost = [node("a", 2), node("b", 2)].concat().replace("pool: web", "pool: lost");
+    let other = node("c", 2);
+    let web = workload("Deployment", "web", 2, 2)
+        .replace("spec: {containers", "spec: {schedulingGroup: {podGroupName: g}, containers");
+    let mut what_if = what_if(&[lost.as_str(), group, &web].concat());
+    what_if.overlay(|inventory| inventory.read(other.as_bytes(), "more")).unwrap().unwrap();
+    let lose = Change::LoseContact { key: "pool".to_owned(), value: "lost".to_owned(), seconds: None };
+    what_if.apply(&lose).expect("the nodes exist");
+    let outcome = what_if.run(|_, _| ()).expect("valid").outcome;
+    assert_eq!((outcome.moved.len(), outcome.unplaced.len()), (1, 1), "{:?}", outcome.unplaced);
+}

@@ -250,11 +250,21 @@ impl Steps<'_> {
             let contact = unreachable(&self.simulation.pods[at].pod, seconds[node.as_str()], evicts, gates);
             (at, node, contact)
         });
-        let (leaving, staying): (Vec<_>, Vec<_>) =
+        let (mut leaving, staying): (Vec<_>, Vec<_>) =
             on_nodes.partition(|(_, _, contact)| *contact == Contact::Recreated);
-        leaving.iter().for_each(|(position, ..)| self.simulation.remove_from_node(*position));
-        for (position, ..) in leaving {
-            self.leave(position, "has no controller: the unreachable node evicts it", lost);
+        // The controller evicts from one node after the other, which matters to groups: the scheduler looks at those that are left.
+        let has_groups = leaving.iter().any(|(position, ..)| self.simulation.pods[*position].group.is_some());
+        if has_groups {
+            leaving.sort_by(|(_, a, _), (_, b, _)| a.cmp(b));
+        }
+        for of_node in leaving.chunk_by(|(_, a, _), (_, b, _)| !has_groups || a == b) {
+            of_node.iter().for_each(|(position, ..)| self.simulation.remove_from_node(*position));
+            for (position, ..) in of_node {
+                self.leave(*position, "has no controller: the unreachable node evicts it", lost);
+            }
+            if has_groups {
+                self.place(true, &mut |_, _| ());
+            }
         }
         // Those that wait for them look again.
         self.simulation.n_vacated += usize::from(!staying.is_empty());
