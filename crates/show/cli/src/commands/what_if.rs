@@ -1,10 +1,11 @@
 //! `berth what-if`.
 
-use std::io::{Read as _, Write};
+use std::io::{BufReader, Write};
 
 use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::NamespacedName;
 use berth_api::syntax::labels::ZONE;
+use berth_api::syntax::obeyed::shown;
 use berth_console::pictures::{self, ColorBy};
 use berth_console::{report, reports};
 use berth_enforcer::HoldForecast;
@@ -113,22 +114,23 @@ struct PlannedMove {
     to: String,
 }
 
-/// The moves of a plan in a file, or in standard input.
+/// The moves of a plan in a file, or in standard input. A name that a terminal would obey is none of an object, and is escaped.
 fn moves_of(file: &str) -> Result<Vec<Change>, CliError> {
-    let inputs = find_inputs(&[file.to_owned()])?;
-    let mut text = String::new();
-    for input in &inputs {
-        input.open(|_| ())?.read_to_string(&mut text)?;
+    let mut moves = Vec::new();
+    for input in &find_inputs(&[file.to_owned()])? {
+        let plan: PlanOfMoves =
+            serde_json::from_reader(BufReader::new(input.open(|_| ())?)).map_err(|error| {
+                CliError::NotFound(format!(
+                    "--moves {file}: {error}: give the output of `berth rebalance -o json`"
+                ))
+            })?;
+        moves.extend(plan.moves.into_iter().map(|PlannedMove { namespace, name, from, to }| Change::Move {
+            pod: NamespacedName::new(&shown(&namespace), &shown(&name)),
+            from,
+            to: shown(&to).into_owned(),
+        }));
     }
-    let plan: PlanOfMoves = serde_json::from_str(&text).map_err(|error| {
-        CliError::NotFound(format!("--moves {file}: {error}: give the output of `berth rebalance -o json`"))
-    })?;
-    let change = |PlannedMove { namespace, name, from, to }: PlannedMove| Change::Move {
-        pod: NamespacedName::new(&namespace, &name),
-        from,
-        to,
-    };
-    Ok(plan.moves.into_iter().map(change).collect())
+    Ok(moves)
 }
 
 /// Shows what another version of Kubernetes changes.
