@@ -14,7 +14,8 @@ use berth_client::watch::Event;
 use berth_client::{Cache, HasMetadata, Informer, Missing, WatchGroup, WatchOptions, WatchStream, watch};
 use berth_input::config::ConfigErrors;
 use berth_input::policy::{PlacementPolicy, PolicySet};
-use futures::future::join3;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Fuse, FusedFuture as _, join3};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -23,7 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::AdmissionController;
-use status::{MatchedPods, StatusWriter};
+use status::MatchedPods;
 
 /// A definition that is installed later is noticed after this time.
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
@@ -118,8 +119,9 @@ impl AdmissionController {
             namespaces.run(client.clone(), stop),
         );
         let mut pods: Option<WatchStream<PartialObjectMetadata>> = None;
-        let mut statuses = StatusWriter::new(client.clone());
         let mut status_due: Option<Instant> = None;
+        // Policies are followed while statuses are written.
+        let mut written: Fuse<BoxFuture<'_, bool>> = Fuse::terminated();
         loop {
             let listed = tokio::select! {
                 _ = &mut informers => return,
@@ -132,9 +134,13 @@ impl AdmissionController {
                     status_due.get_or_insert_with(|| Instant::now() + STATUS_DELAY);
                     continue;
                 }
-                () = until(status_due) => {
+                () = until(status_due), if written.is_terminated() => {
                     status_due = None;
-                    if !statuses.write(&observed).await {
+                    written = status::write(client.clone(), &observed).boxed().fuse();
+                    continue;
+                }
+                is_written = &mut written => {
+                    if !is_written {
                         status_due = Some(Instant::now() + LONGEST_RETRY);
                     }
                     continue;
@@ -165,5 +171,64 @@ async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use futures::{StreamExt as _, stream};
+    use http::{Method, Request, Response};
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::policy::Policy;
+
+    const SECOND_AFTER: Duration = Duration::from_secs(5);
+
+    /// The lines of a watch of policies: one at once, and one later.
+    fn lines(is_policies: bool) -> impl futures::Stream<Item = Bytes> + Send {
+        let policy = |name: &str| {
+            let metadata = json!({"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"});
+            let spec = json!({"tolerations": [{"key": name, "operator": "Exists"}]});
+            json!({"type": "ADDED", "object": {"metadata": metadata, "spec": spec}})
+        };
+        let end = json!({"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}});
+        let end = json!({"type": "BOOKMARK", "object": {"metadata": end}});
+        let line = |value: Value| Bytes::from(format!("{value}\n"));
+        let first = is_policies.then(|| policy("first")).into_iter().chain([end]).map(line);
+        let second = is_policies.then(|| line(policy("second")));
+        let later = async move {
+            tokio::time::sleep(SECOND_AFTER).await;
+            stream::iter(second)
+        };
+        stream::iter(first).chain(later.flatten_stream()).chain(stream::pending())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_had_no_effect_while_the_server_did_not_answer_a_write_of_a_status() {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            if request.method() == Method::PATCH {
+                std::future::pending::<()>().await;
+            }
+            let is_policies = request.uri().path().ends_with("/placementpolicies");
+            let lines = lines(is_policies).map(|line| Ok::<_, Infallible>(Frame::data(line)));
+            Ok::<_, Infallible>(Response::new(StreamBody::new(lines)))
+        });
+        let client = kube::Client::new(service, "default");
+        let admission = AdmissionController::mirrored(Policy::default());
+        let mut policies = admission.placement_policies();
+        let group = WatchGroup::default();
+        let two = policies.wait_for(|set| set.policies().len() == 2);
+        let in_time = SECOND_AFTER + STATUS_DELAY;
+        tokio::select! {
+            () = admission.follow_policies(client, &group) => panic!("it follows for ever"),
+            seen = tokio::time::timeout(in_time, two) => assert!(seen.is_ok(), "the second policy came late"),
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! keeps out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::object::{
@@ -157,51 +158,50 @@ fn cut(mut message: String) -> String {
     message
 }
 
-/// Writes the status of policies where it differs.
-pub(super) struct StatusWriter {
-    client: kube::Client,
+/// The policies whose status differs from the one that they should have, and that.
+fn differing(observed: &Observed) -> Vec<(Arc<Stored>, PolicyStatus)> {
+    let findings = Findings::of(&observed.set(), &observed.pods);
+    let with_status = |stored: Arc<Stored>| {
+        let status = PolicyStatus::of(&stored, &findings, Timestamp::now());
+        (stored, status)
+    };
+    let is_written = |(stored, status): &(Arc<Stored>, PolicyStatus)| {
+        from_value::<PolicyStatus>(&stored.status).is_ok_and(|old| old == *status)
+    };
+    observed.policies().into_iter().map(with_status).filter(|policy| !is_written(policy)).collect()
 }
 
-impl StatusWriter {
-    pub(super) fn new(client: kube::Client) -> StatusWriter {
-        StatusWriter { client }
-    }
-
-    /// Writes what differs. Returns whether all of it is written.
-    pub(super) async fn write(&mut self, observed: &Observed) -> bool {
-        let findings = Findings::of(&observed.set(), &observed.pods);
+/// Writes the status of policies where it differs from what was observed. Returns whether all of it is written.
+pub(super) fn write(client: kube::Client, observed: &Observed) -> impl Future<Output = bool> + use<> {
+    let differing = differing(observed);
+    async move {
         let mut is_written = true;
-        for stored in observed.policies() {
-            let status = PolicyStatus::of(&stored, &findings, Timestamp::now());
-            if from_value::<PolicyStatus>(&stored.status).is_ok_and(|old| old == status) {
-                continue;
-            }
-            if let Err(error) = self.patch(&stored.metadata, &status).await
+        for (Stored { metadata, .. }, status) in differing.iter().map(|(stored, status)| (&**stored, status))
+        {
+            if let Err(error) = patch(&client, metadata, status).await
                 && !error.is_not_found()
             {
-                let name = stored.metadata.namespaced_name();
+                let name = metadata.namespaced_name();
                 tracing::warn!("the status of placement policy {name} is not written: {error}");
                 is_written = false;
             }
         }
         is_written
     }
+}
 
-    async fn patch(&self, policy: &ObjectMeta, status: &PolicyStatus) -> Result<(), CallError> {
-        let ObjectMeta { namespace, name, uid, .. } = policy;
-        let resource = if namespace.is_empty() { CLUSTER_PLACEMENT_POLICIES } else { PLACEMENT_POLICIES };
-        let path = format!("{}/status", resource.object_path(namespace, name));
-        let body = json!({"metadata": {"uid": uid}, "status": status}).to_string();
-        let content = "application/merge-patch+json";
-        let request = call::with_body(Method::PATCH, &path, content, body.into_bytes());
-        call::send(&self.client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await.map(|_| ())
-    }
+async fn patch(client: &kube::Client, policy: &ObjectMeta, status: &PolicyStatus) -> Result<(), CallError> {
+    let ObjectMeta { namespace, name, uid, .. } = policy;
+    let resource = if namespace.is_empty() { CLUSTER_PLACEMENT_POLICIES } else { PLACEMENT_POLICIES };
+    let path = format!("{}/status", resource.object_path(namespace, name));
+    let body = json!({"metadata": {"uid": uid}, "status": status}).to_string();
+    let content = "application/merge-patch+json";
+    let request = call::with_body(Method::PATCH, &path, content, body.into_bytes());
+    call::send(client, request, TIMEOUT, call::MAX_OBJECT_BYTES).await.map(|_| ())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::Value;
 
     use super::*;
