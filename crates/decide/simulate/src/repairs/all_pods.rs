@@ -220,14 +220,13 @@ impl<'a> AllPods<'a> {
 
     /// How pods that run get the template of a repair: their workload replaces them one after the other.
     fn rolled_out_by(&self, repair: &Repair) -> Option<UpdateRule> {
-        let is_of_template = |change: &Change| change.is_of_template();
         let target = &self.simulation.pods[self.position];
         let has_running = self.all.iter().any(|i| self.simulation.pods[*i].was_running);
         // The rollouts of a simulation are played with each repair.
         let is_played = has_running && self.simulation.rollouts.is_empty();
         let workload = target.workload.as_deref().filter(|_| is_played)?;
         let rule = self.simulation.workloads.update_rule(&target.pod.metadata.namespace, workload);
-        rule.filter(|_| repair.changes.iter().all(is_of_template)).cloned()
+        rule.filter(|rule| rule.replaces_all() && repair.changes.iter().all(Change::is_of_template)).cloned()
     }
 
     /// Plays the rollout of these pods, in which the pending pod of a StatefulSet is deleted first: how many have a node at its end, and the node of the

@@ -192,7 +192,7 @@ impl Rollout {
         Rollout::replacing(&UpdateRule::of(workload), name, replicas, pods, replica_set)
     }
 
-    /// The rollout in which pods that a ReplicaSet of this number has, if they have one, are replaced by new ones, of which some are created.
+    /// The rollout in which new pods replace old ones, each of the ReplicaSet of a number, the oldest first.
     pub fn replacing(
         rule: &UpdateRule,
         name: NamespacedName,
@@ -331,6 +331,11 @@ impl UpdateRule {
             is_parallel: spec.pod_management_policy == "Parallel",
             start: spec.ordinals.as_ref().map_or(0, |ordinals| ordinals.start.max(0)),
         }
+    }
+
+    /// Whether the controller replaces all pods by itself.
+    pub fn replaces_all(&self) -> bool {
+        self.update.kind != "OnDelete" && self.update.rolling_update.partition <= 0 && !self.is_paused
     }
 
     fn strategy(&self, replicas: i32, pods: &RolledPods<'_>) -> Strategy {

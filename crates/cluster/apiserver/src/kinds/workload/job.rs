@@ -241,6 +241,19 @@ fn validate_job_status(job: &Value, causes: &mut Causes) {
             );
         }
     }
+    if status["completedIndexes"].as_str().is_some_and(|given| !given.is_empty())
+        && spec["completionMode"] != "Indexed"
+    {
+        let why = "cannot set non-empty completedIndexes when non-indexed completion mode";
+        causes.invalid("status.completedIndexes", &status["completedIndexes"], why);
+    }
+    if per_index.is_null() && !status["failedIndexes"].is_null() {
+        causes.invalid(
+            "status.failedIndexes",
+            &status["failedIndexes"],
+            "cannot set non-null failedIndexes when backoffLimitPerIndex is null",
+        );
+    }
     if status["ready"].as_i64() > status["active"].as_i64().or(Some(0)) {
         causes.invalid("status.ready", &status["ready"], "cannot set more ready pods than active");
     }
@@ -252,7 +265,9 @@ fn indexes(text: &str, completions: i64) -> Result<(), String> {
     for interval in text.split(',').filter(|_| !text.is_empty()) {
         let bounds: Vec<&str> = interval.split('-').collect();
         if bounds.len() > 2 {
-            return Err(format!("the fragment {interval:?} does not fit the pattern of index ranges"));
+            let why =
+                "violates the requirement that an index interval can have at most two parts separated by '-'";
+            return Err(format!("the fragment {interval:?} {why}"));
         }
         let number = |bound: &&str| {
             let parsed = bound.parse::<i32>();
@@ -260,12 +275,12 @@ fn indexes(text: &str, completions: i64) -> Result<(), String> {
                 parsed.map_err(|_| format!("cannot convert string to integer for index: {bound:?}"))?;
             match i64::from(index) < completions {
                 true => Ok(index),
-                false => Err(format!("too large index: {interval:?}")),
+                false => Err(format!("too large index: {bound:?}")),
             }
         };
         let first = number(&bounds[0])?;
         let end = bounds.get(1).map_or(Ok(first), number)?;
-        if end < first {
+        if bounds.len() == 2 && end <= first {
             return Err(format!("non-increasing order, previous: {first}, current: {end}"));
         }
         if let Some(last) = last.filter(|last| *last >= first) {

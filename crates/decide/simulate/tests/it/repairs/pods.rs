@@ -153,6 +153,9 @@ fn a_repair_of_running_pods_was_verified_without_their_rolling_update() {
     // All old pods stop first.
     let recreate = repairs("Deployment", "ReplicaSet/w-x", ", strategy: {type: Recreate}");
     assert_eq!(recreate, "request 2 cpu instead of 3 in container c -> a; all 5 pods fit");
+    // Who deletes the pods decides when.
+    let on_delete = ", serviceName: w, podManagementPolicy: Parallel, updateStrategy: {type: OnDelete}";
+    assert!(repairs("StatefulSet", "StatefulSet/w", on_delete).starts_with("request 2 cpu"));
 }
 
 #[test]
