@@ -1,9 +1,11 @@
 //! Opens the inputs that `-f` arguments name: files, directories and standard input.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use berth_api::syntax::quantity::Quantity;
 use berth_api::syntax::shell::Command;
 use flate2::bufread::MultiGzDecoder;
 
+use crate::archive::{Files, Format};
 use crate::kustomization;
 
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +33,12 @@ pub enum OpenError {
     Limit { value: String },
     #[error("- is given more than once: standard input can be read only once")]
     StdinTwice,
+    #[error(
+        "{name}: a zip archive, which is read from its end: save it to a file that is not compressed again"
+    )]
+    PipedZip { name: String },
+    #[error("{path}: no .yaml, .yml or .json file (or one of them with .gz) in this archive")]
+    EmptyArchive { path: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +48,8 @@ pub enum Input {
         path: PathBuf,
         /// Its size in bytes, compressed if the file is compressed; 0 for pipes.
         n_bytes: u64,
+        /// Whether it was found in a directory.
+        is_found: bool,
     },
 }
 
@@ -48,6 +59,11 @@ impl Input {
             Input::Stdin => "standard input".to_owned(),
             Input::File { path, .. } => path.display().to_string(),
         }
+    }
+
+    /// Whether it was found in a directory.
+    pub fn is_found(&self) -> bool {
+        matches!(self, Input::File { is_found: true, .. })
     }
 
     /// Size in bytes; 0 if unknown.
@@ -62,7 +78,10 @@ impl Input {
     ///
     /// Each read calls `progress` with the number of bytes read from the file.
     pub fn open<'p>(&self, progress: impl FnMut(u64) + 'p) -> Result<Box<dyn Read + 'p>, OpenError> {
-        Ok(Box::new(Bounded { source: self.open_unbounded(progress)?, left: max_bytes()? }))
+        Ok(Box::new(Bounded {
+            source: self.open_unbounded(progress)?,
+            left: Rc::new(Cell::new(max_bytes()?)),
+        }))
     }
 
     /// As [`Input::open`] for input of any size, which is not kept in memory.
@@ -77,6 +96,46 @@ impl Input {
         };
         decompressed(CountingReader { source, progress }).map_err(io_error)
     }
+
+    /// Passes on the name and the text of the input, or of each manifest of an archive, such as `bundle.tar.gz/pods.json`. The limit
+    /// of an input is one for all texts.
+    ///
+    /// # Errors
+    /// The input cannot be opened or is a damaged archive, or `each` returned an error.
+    pub fn each_text<E: From<OpenError>>(
+        &self,
+        progress: impl FnMut(u64),
+        each: &mut dyn FnMut(&str, &mut dyn Read) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let max_bytes = max_bytes()?;
+        let archive = self.name();
+        let damaged = |error| E::from(open_error(&archive, error));
+        let left = Rc::new(Cell::new(max_bytes));
+        let (format, source) = Format::find(self.open_unbounded(progress)?).map_err(damaged)?;
+        let Some(format) = format else {
+            return each(&archive, &mut Bounded { source, left });
+        };
+        let mut is_empty = true;
+        let mut each_file = |path: &str, file: &mut dyn Read| {
+            is_empty = false;
+            let name = format!("{archive}/{}", path.trim_start_matches("./"));
+            let text = decompressed(file).map_err(|error| open_error(&name, error))?;
+            each(&name, &mut Bounded { source: text, left: left.clone() })
+        };
+        let files = Files { wants: is_manifest_path, each: &mut each_file, damaged: &damaged };
+        match (format, self) {
+            (Format::Tar, _) => {
+                let left = Rc::new(Cell::new(max_bytes.saturating_mul(MAX_SKIPPED)));
+                files.of_tar(Bounded { source, left })?;
+            }
+            (Format::Zip, Input::File { path, .. }) => files.of_zip(path)?,
+            (Format::Zip, Input::Stdin) => return Err(OpenError::PipedZip { name: archive.clone() }.into()),
+        }
+        match is_empty {
+            true => Err(OpenError::EmptyArchive { path: archive }.into()),
+            false => Ok(()),
+        }
+    }
 }
 
 /// How long a pipe waits for the process that writes to it.
@@ -84,6 +143,8 @@ const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The default limit of an input, after decompression.
 const MAX_BYTES: u64 = 1 << 30;
+/// Archives may be this many times larger: with files, such as logs, that are passed over.
+const MAX_SKIPPED: u64 = 16;
 /// The environment variable with another limit.
 const MAX_BYTES_VARIABLE: &str = "BERTH_MAX_INPUT";
 
@@ -124,18 +185,19 @@ fn open_in_time(path: &Path) -> io::Result<File> {
 /// Reads at most this many bytes; more are an error.
 struct Bounded<R> {
     source: R,
-    left: u64,
+    left: Rc<Cell<u64>>,
 }
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n_bytes = self.source.read(buffer)?;
-        self.left = self.left.checked_sub(n_bytes as u64).ok_or_else(|| {
+        let left = self.left.get().checked_sub(n_bytes as u64).ok_or_else(|| {
             io::Error::other(format!(
                 "more data than the limit: split the file, or set another limit with the environment variable \
                  {MAX_BYTES_VARIABLE} (default 1Gi, after decompression)"
             ))
         })?;
+        self.left.set(left);
         Ok(n_bytes)
     }
 }
@@ -164,14 +226,14 @@ pub fn find_inputs(arguments: &[String]) -> Result<Vec<Input>, OpenError> {
                 return Err(OpenError::EmptyDirectory { path: argument.clone() });
             }
         } else {
-            inputs.push(Input::File { path: path.to_owned(), n_bytes: metadata.len() });
+            inputs.push(Input::File { path: path.to_owned(), n_bytes: metadata.len(), is_found: false });
         }
     }
     if !kustomizations.is_empty() {
         let parts = |file: &PathBuf| kustomization::parts(file, &small_text(file).unwrap_or_default());
         let parts: HashSet<_> = kustomizations.iter().flat_map(parts).collect();
         inputs.retain(|input| match input {
-            Input::File { path, .. } if !arguments.contains(&input.name()) => {
+            Input::File { path, is_found: true, .. } => {
                 !kustomizations.contains(path)
                     && !fs::canonicalize(path).is_ok_and(|path| parts.contains(&path))
             }
@@ -232,10 +294,16 @@ fn add_directory(
             && let Ok(metadata) = fs::metadata(&path)
             && metadata.is_file()
         {
-            inputs.push(Input::File { path, n_bytes: metadata.len() });
+            inputs.push(Input::File { path, n_bytes: metadata.len(), is_found: true });
         }
     }
     Ok(())
+}
+
+/// Whether a file of an archive is read. Those whose names begin with a dot have the attributes of another file.
+fn is_manifest_path(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    !name.starts_with('.') && is_manifest_name(name)
 }
 
 fn is_manifest_name(name: &str) -> bool {
@@ -398,11 +466,85 @@ configMapGenerator: [{name: settings, files: [settings=settings.yaml]}]
         assert!(message.starts_with("c.yaml: "), "{message}");
     }
 
+    /// An archive with two manifests and what is passed over.
+    fn tar() -> Vec<u8> {
+        let mut archive = tar::Builder::new(Vec::new());
+        let mut add = |kind: tar::EntryType, path: &str, text: &[u8]| {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(kind);
+            header.set_size(text.len() as u64);
+            if kind.is_symlink() {
+                header.set_link_name("/etc/passwd").unwrap();
+            }
+            archive.append_data(&mut header, path, text).unwrap();
+        };
+        add(tar::EntryType::Regular, "./a/pods.json", b"pods");
+        add(tar::EntryType::Regular, "a/._pods.json", b"attributes");
+        add(tar::EntryType::Regular, "a/log.txt", b"log");
+        add(tar::EntryType::Symlink, "a/link.yaml", b"");
+        add(tar::EntryType::Directory, "a/b.yaml", b"");
+        add(tar::EntryType::Regular, "b.yaml.gz", &gzip("nodes"));
+        archive.into_inner().unwrap()
+    }
+
+    fn texts(path: &Path) -> Result<Vec<(String, String)>, Box<dyn std::error::Error>> {
+        let mut texts = Vec::new();
+        for input in find_inputs(&arguments(&[path]))? {
+            input.each_text::<Box<dyn std::error::Error>>(|_| (), &mut |name, source| {
+                let mut text = String::new();
+                source.read_to_string(&mut text)?;
+                texts.push((name.to_owned(), text));
+                Ok(())
+            })?;
+        }
+        Ok(texts)
+    }
+
+    #[test]
+    fn archives_have_the_texts_of_their_manifests_and_links_and_other_files_are_passed_over() {
+        let scratch = TempDir::new("archives");
+        let tar = tar();
+        let mut zip = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+        let deflated = zip::write::SimpleFileOptions::default();
+        for (path, text) in [("a/pods.json", "pods"), ("a/._pods.json", "attributes"), ("a/log.txt", "log")] {
+            zip.start_file(path, deflated).unwrap();
+            zip.write_all(text.as_bytes()).unwrap();
+        }
+        zip.add_symlink("a/link.yaml", "/etc/passwd", deflated).unwrap();
+        zip.start_file("b.yaml.gz", deflated).unwrap();
+        zip.write_all(&gzip("nodes")).unwrap();
+        let zip = zip.finish().unwrap().into_inner();
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(&tar).unwrap();
+        let gz = gz.finish().unwrap();
+        for (name, content) in [("a.tar", &tar), ("a.tgz", &gz), ("bundle", &gz), ("a.zip", &zip)] {
+            let path = scratch.write(name, content);
+            let name = path.display();
+            let expected = [(format!("{name}/a/pods.json"), "pods"), (format!("{name}/b.yaml.gz"), "nodes")];
+            let found = texts(&path).unwrap();
+            assert_eq!(found, expected.map(|(name, text)| (name, text.to_owned())));
+        }
+        let message = |name: &str, content: &[u8]| {
+            let error = texts(&scratch.write(name, content)).unwrap_err().to_string();
+            error.replace(&format!("{}/", scratch.0.display()), "")
+        };
+        assert!(message("cut.tar", &tar[..600]).starts_with("cut.tar"));
+        assert!(message("cut.tgz", &gz[..gz.len() / 2]).starts_with("cut.tgz"));
+        assert!(message("cut.zip", &zip[..zip.len() / 2]).starts_with("cut.zip: "));
+        let mut other = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(1);
+        other.append_data(&mut header, "log.txt", &b"x"[..]).unwrap();
+        let none = "none.tar: no .yaml, .yml or .json file (or one of them with .gz) in this archive";
+        assert_eq!(message("none.tar", &other.into_inner().unwrap()), none);
+    }
+
     #[test]
     fn more_data_than_the_limit_is_an_error_that_names_the_remedy() {
         let read = |n_bytes: u64, left: u64| {
             let mut text = String::new();
-            Bounded { source: io::repeat(b' ').take(n_bytes), left }.read_to_string(&mut text)
+            Bounded { source: io::repeat(b' ').take(n_bytes), left: Rc::new(Cell::new(left)) }
+                .read_to_string(&mut text)
         };
         assert_eq!(read(100, 100).unwrap(), 100);
         let message = read(101, 100).unwrap_err().to_string();

@@ -4,6 +4,7 @@
 //!
 //! It knows no command and no report.
 
+mod archive;
 pub mod input;
 mod kustomization;
 pub mod output;

@@ -12,6 +12,8 @@ pub enum Object {
     Manifest(Manifest),
     /// A pod that was decoded from its text.
     Pod(Box<Pod>, SourceLocation),
+    /// One that is no more: the event of a watch.
+    Deleted(Manifest),
 }
 
 /// What takes the objects.
@@ -97,6 +99,11 @@ impl<'a, E: From<ReadError>> Document<'a, E> {
         pass_on(self.place, Value::Object(self.fields), self.each)
     }
 
+    /// Ends an array of objects, which has no fields.
+    pub(super) fn finish_array(mut self) -> Result<(), E> {
+        self.release_waiting()
+    }
+
     fn release_waiting(&mut self) -> Result<(), E> {
         let list_kind = text_field(&self.fields, "kind").unwrap_or_default();
         let api_version = text_field(&self.fields, "apiVersion");
@@ -126,8 +133,24 @@ fn inherit_kind(item: &mut Value, list_kind: &str, api_version: Option<&str>) {
     }
 }
 
-/// Passes on an object, or the objects of a nested list.
+/// The type and the object of an event, as `kubectl get --output-watch-events` prints them.
+fn watch_event(value: &mut Value) -> Option<(String, Value)> {
+    let event = value.as_object_mut().filter(|event| event.len() == 2)?;
+    let kind = text_field(event, "type")?;
+    let object = event.get_mut("object").filter(|object| object.get("kind").is_some())?;
+    Some((kind, object.take()))
+}
+
+/// Passes on an object, that of a watch event, or the objects of a nested list.
 fn pass_on<E: From<ReadError>>(place: SourceLocation, mut value: Value, each: Each<'_, E>) -> Result<(), E> {
+    if let Some((kind, object)) = watch_event(&mut value) {
+        return match kind.as_str() {
+            // It has a version, and no object.
+            "BOOKMARK" => Ok(()),
+            "DELETED" => each(Object::Deleted(Manifest::new(object, place)?)),
+            _ => each(Object::Manifest(Manifest::new(object, place)?)),
+        };
+    }
     let list_kind = value.as_object().and_then(|o| text_field(o, "kind")).filter(|kind| is_list_kind(kind));
     if let Some(kind) = list_kind {
         let api_version = value.as_object().and_then(|object| text_field(object, "apiVersion"));

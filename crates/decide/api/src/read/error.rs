@@ -49,6 +49,12 @@ pub enum ReadError {
     NotUtf8 { file: String, line: usize },
     #[error("{file}: binary data, not text: give YAML or JSON, optionally compressed with gzip")]
     Binary { file: String },
+    #[error("{file}: {found} that kubectl printed for people: save the objects with `-o yaml` or `-o json`")]
+    KubectlText {
+        file: String,
+        /// `a table`, `a description` or `names`.
+        found: &'static str,
+    },
     #[error("{file}: UTF-16 text: save it as UTF-8")]
     Utf16 { file: String },
     #[error("{place}: {found}, not a Kubernetes object: it must have apiVersion, kind and metadata")]

@@ -4,14 +4,14 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use memchr::{memchr_iter, memrchr};
+use memchr::{memchr_iter, memmem, memrchr};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::document::{Document, Each};
 use super::error::shortened;
 use super::items::{self, Item};
-use super::{MAX_OBJECT_BYTES, ReadError, SourceLocation};
+use super::{LOG, MAX_OBJECT_BYTES, ReadError, SourceLocation};
 
 /// Reads one JSON object after the other; lines `---` may be between them, as between documents of YAML.
 pub(super) fn read<E: From<ReadError>>(
@@ -72,10 +72,15 @@ impl<R: Read> Text<R> {
                 _ => "a number",
             },
         };
-        if found != "an object" {
-            return Err(ReadError::NotAnObject { place: self.place.clone(), found }.into());
-        }
         let mut document = Document::new(self.place.clone(), each);
+        match found {
+            "an object" => {}
+            "an array" => {
+                self.items(&mut document)?;
+                return document.finish_array();
+            }
+            _ => return Err(ReadError::NotAnObject { place: self.place.clone(), found }.into()),
+        }
         let mut is_first = true;
         while self.has_next(std::mem::take(&mut is_first), b'}')? {
             if self.peek()? != Some(b'"') {
@@ -88,21 +93,7 @@ impl<R: Read> Text<R> {
             self.at += 1;
             if self.peek()? == Some(b'[') && document.expects_items(&key) {
                 document.start_items();
-                let mut is_first = true;
-                while self.has_next(std::mem::take(&mut is_first), b']')? {
-                    let text = &self.buffer[self.at..];
-                    let (items, n_bytes) = items::items(text, self.n_threads, self.decodes_pods);
-                    self.at += n_bytes;
-                    if items.is_empty() {
-                        document.item(None, self.value()?)?;
-                    }
-                    for item in items {
-                        match item {
-                            Item::Value(value) => document.item(None, value)?,
-                            Item::Pod(pod) => document.pod(pod)?,
-                        }
-                    }
-                }
+                self.items(&mut document)?;
             } else {
                 document.field(key, self.value()?);
             }
@@ -110,19 +101,61 @@ impl<R: Read> Text<R> {
         document.finish()
     }
 
-    /// Whether another document follows: passes separators.
+    fn items<E: From<ReadError>>(&mut self, document: &mut Document<'_, E>) -> Result<(), E> {
+        let mut is_first = true;
+        while self.has_next(std::mem::take(&mut is_first), b']')? {
+            let text = &self.buffer[self.at..];
+            let (items, n_bytes) = items::items(text, self.n_threads, self.decodes_pods);
+            self.at += n_bytes;
+            if items.is_empty() {
+                document.item(None, self.value()?)?;
+            }
+            for item in items {
+                match item {
+                    Item::Value(value) => document.item(None, value)?,
+                    Item::Pod(pod) => document.pod(pod)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another document follows: passes separators, and the logs that `kubectl cluster-info dump` writes between documents.
     fn has_document(&mut self) -> Result<bool, ReadError> {
-        const SEPARATOR: &[u8] = b"---";
-        while self.peek()? == Some(SEPARATOR[0]) {
-            while self.buffer.len() - self.at < SEPARATOR.len() && !self.is_complete {
+        loop {
+            let (begin, end): (&[u8], &[u8]) = match self.peek()? {
+                Some(b'-') => (b"---", b""),
+                Some(b'=') => (LOG[0].as_bytes(), LOG[1].as_bytes()),
+                next => return Ok(next.is_some()),
+            };
+            while self.buffer.len() - self.at < begin.len() && !self.is_complete {
                 self.fill()?;
             }
-            if !self.buffer[self.at..].starts_with(SEPARATOR) {
-                break;
+            if !self.buffer[self.at..].starts_with(begin) {
+                return Ok(true);
             }
-            self.at += SEPARATOR.len();
+            self.at += begin.len();
+            if !end.is_empty() {
+                self.skip_past(end)?;
+                self.skip_past(b"\n")?;
+            }
         }
-        Ok(self.peek()?.is_some())
+    }
+
+    /// Passes a text up to and with a mark, or to its end.
+    fn skip_past(&mut self, mark: &[u8]) -> Result<(), ReadError> {
+        loop {
+            if let Some(at) = memmem::find(&self.buffer[self.at..], mark) {
+                self.at += at + mark.len();
+                return Ok(());
+            }
+            if self.is_complete {
+                self.at = self.buffer.len();
+                return Ok(());
+            }
+            self.at = self.at.max(self.buffer.len().saturating_sub(mark.len() - 1));
+            self.fill()?;
+        }
     }
 
     /// Whether an object or array goes on: passes its opening bracket or the comma, or its closing bracket.

@@ -37,6 +37,7 @@ pub use manifest::Manifest;
 pub use value::from_json;
 pub use value::{JsonError, ValueError, from_value, from_value_strictly};
 
+use std::borrow::Cow;
 use std::io::Read;
 
 use document::{Each, Object};
@@ -68,7 +69,7 @@ fn read_manifests_within<E: From<ReadError>>(
 ) -> Result<(), E> {
     read_objects(input, file, max_aliased_bytes, false, &mut |object| match object {
         Object::Manifest(manifest) => each(manifest),
-        Object::Pod(..) => Ok(()),
+        Object::Pod(..) | Object::Deleted(_) => Ok(()),
     })
 }
 
@@ -101,7 +102,48 @@ pub fn read_objects<E: From<ReadError>>(
         let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
         ReadError::NotUtf8 { file: file.to_owned(), line }
     })?;
-    yaml::read(&text, file, max_aliased_bytes, each)
+    if let Some(found) = kubectl_text(&text) {
+        return Err(ReadError::KubectlText { file: file.to_owned(), found }.into());
+    }
+    yaml::read(&without_logs(&text), file, max_aliased_bytes, each)
+}
+
+/// The first words of the lines before and after a log of a container, which `kubectl cluster-info dump` writes between documents.
+const LOG: [&str; 2] = ["==== START logs for container ", "==== END logs for container "];
+
+/// Empty lines in place of logs.
+fn without_logs(text: &str) -> Cow<'_, str> {
+    if !text.contains(LOG[0]) {
+        return text.into();
+    }
+    let mut is_log = false;
+    let lines = text.split_inclusive('\n').map(|line| {
+        is_log |= line.starts_with(LOG[0]);
+        let shown = if is_log { "\n" } else { line };
+        is_log &= !line.contains(LOG[1]);
+        shown
+    });
+    lines.collect::<String>().into()
+}
+
+/// What kubectl prints for people.
+fn kubectl_text(text: &str) -> Option<&'static str> {
+    let mut lines = text.lines();
+    let (first, second) = (lines.next()?.trim_end(), lines.next().unwrap_or_default());
+    let is_heading =
+        |word: &str| word.bytes().all(|byte| byte.is_ascii_uppercase() || b"-_()".contains(&byte));
+    let is_name =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    match first.split_whitespace().next()? {
+        "NAME" | "NAMESPACE" if first.split_whitespace().all(is_heading) => Some("a table"),
+        "Name:" if ["Namespace:", "Roles:", "Labels:"].iter().any(|field| second.starts_with(field)) => {
+            Some("a description")
+        }
+        _ if first.split_once('/').is_some_and(|(kind, name)| is_name(kind) && is_name(name)) => {
+            Some("names")
+        }
+        _ => None,
+    }
 }
 
 /// Reads a text to its end, unless a line has no end.

@@ -30,6 +30,59 @@ fn documents_and_lists_are_flattened() {
 }
 
 #[test]
+fn arrays_events_of_watches_and_dumps_with_logs_are_read() {
+    let (a, b) = (
+        r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}"#,
+        r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b"}}"#,
+    );
+    let log = |text: &str| {
+        format!(
+            "==== START logs for container c of pod d/a ====\n{text}==== END logs for container c of pod d/a ====\n"
+        )
+    };
+    let long = "{\"kind\": \"Pod\"\n".repeat(200_000);
+    for text in [
+        format!("[{a},\n{b}]"),
+        format!("- {a}\n- {b}\n"),
+        format!(
+            r#"{{"type": "ADDED", "object": {a}}}{{"type": "BOOKMARK", "object": {{"kind": "Pod", "apiVersion": "v1"}}}}
+            {{"type": "MODIFIED", "object": {b}}}"#
+        ),
+        format!("object: {a}\ntype: ADDED\n---\nobject: {b}\ntype: ADDED\n"),
+        format!("{a}\n{}{}{}{b}\n{}", log(""), log("no end of line"), log(&long), log("x\n")),
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\n{}---\n{b}\n{}",
+            log(": [\n"),
+            log("---\n")
+        ),
+    ] {
+        assert_eq!(names(&text), ["Pod default/a", "Node b"], "{}", &text[..200.min(text.len())]);
+    }
+    assert_eq!(
+        read_error(b"[1]"),
+        "f: items[0]: a number, not a Kubernetes object: it must have apiVersion, kind and metadata"
+    );
+}
+
+#[test]
+fn what_kubectl_prints_for_people_is_no_input() {
+    for (text, found) in [
+        ("NAME    READY   STATUS\nweb-0   1/1     Running\n", "a table"),
+        ("NAMESPACE   NAME    NOMINATED-NODE\nshop        web-0   <none>\n", "a table"),
+        ("pod/web-0\npod/web-1\n", "names"),
+        ("deployment.apps/web\n", "names"),
+        ("Name:             web-0\nNamespace:        shop\n", "a description"),
+        ("Name:               node-1\nRoles:              <none>\n", "a description"),
+    ] {
+        let message = format!(
+            "f: {found} that kubectl printed for people: save the objects with `-o yaml` or `-o json`"
+        );
+        assert_eq!(read_error(text.as_bytes()), message);
+    }
+    assert_eq!(names("NAME: x\n").len() + names("Name: x\nvalue: y\n").len(), 2);
+}
+
+#[test]
 fn an_object_that_merely_has_items_is_left_whole() {
     for text in [
         r#"{"apiVersion": "x/v1", "items": [1, {"a": 2}], "kind": "Menu"}"#,
@@ -123,10 +176,7 @@ fn broken_text_is_reported_with_file_line_and_column() {
         ("{\"kind\": \"Pod\",\n  \"x\": }", "f:2:8: invalid JSON: expected value"),
         ("{\"kind\": \"Pod\"", "f:1:14: invalid JSON: EOF while parsing an object"),
         ("{\"kind\": \"Pod\", \"apiVersion\": \"v1\"} garbage", "f:1:37: invalid JSON: expected value"),
-        (
-            "[1]",
-            "f: document 1: an array, not a Kubernetes object: it must have apiVersion, kind and metadata",
-        ),
+        ("[1]", "f: items[0]: a number, not a Kubernetes object: it must have apiVersion, kind and metadata"),
         ("hello", "f:1: a string, not a Kubernetes object: it must have apiVersion, kind and metadata"),
         (
             "kind: List\napiVersion: v1\nitems:\n- 5\n",

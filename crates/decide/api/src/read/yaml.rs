@@ -173,6 +173,11 @@ impl<'t> Reader<'t> {
             item: None,
             line: Some(self.line(&span)),
         };
+        if let Event::SequenceStart(..) = event {
+            let mut array = Document::new(place, each);
+            self.items(&mut array)?;
+            return array.finish_array();
+        }
         let Event::MappingStart(..) = event else {
             return match self.value(event, span, 0)? {
                 Value::Null => Ok(()),

@@ -15,9 +15,9 @@ use berth_api::object::device::ResourceClaimStatus;
 use berth_api::object::group::{CompositePodGroup, GroupWorkload, PodGroup};
 use berth_api::object::{
     CronJob, DeviceClass, DeviceObject, HorizontalPodAutoscaler, Job, LimitRange, Monitor, Namespace,
-    NetworkPolicy, Node, ObjectMeta, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, PriorityClass,
-    ReplicationController, ResourceQuota, ResourceQuotaStatus, RuntimeClass, Service, Shared, VolumeObject,
-    Workload as WorkloadObject,
+    NamespacedName, NetworkPolicy, Node, ObjectMeta, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus,
+    PriorityClass, ReplicationController, ResourceQuota, ResourceQuotaStatus, RuntimeClass, Service, Shared,
+    VolumeObject, Workload as WorkloadObject,
 };
 use berth_api::read::document::Object;
 use berth_api::read::manifest::{DEFAULT_NAMESPACE, display_name};
@@ -108,10 +108,34 @@ impl Inventory {
     /// The text is malformed, or an object cannot be added.
     pub fn read(&mut self, input: impl Read, file: &str) -> Result<(), InputError> {
         self.next_input();
-        let decodes_pods = !self.keeps_raw(Kind::Pod);
+        self.read_more(input, file, None)
+    }
+
+    /// Adds the objects of a further file of an input that has several, and passes them to `each`, which takes longer.
+    ///
+    /// # Errors
+    /// As [`Inventory::read`].
+    pub fn read_more(
+        &mut self,
+        input: impl Read,
+        file: &str,
+        mut each: Option<&mut dyn FnMut(&Manifest)>,
+    ) -> Result<(), InputError> {
+        let decodes_pods = each.is_none() && !self.keeps_raw(Kind::Pod);
         read_objects(input, file, MAX_ALIASED_BYTES, decodes_pods, &mut |object| match object {
-            Object::Manifest(manifest) => self.add(manifest),
+            Object::Manifest(manifest) => {
+                if let Some(each) = &mut each {
+                    each(&manifest);
+                }
+                self.add(manifest)
+            }
             Object::Pod(pod, source) => self.add_pod(*pod, source),
+            Object::Deleted(manifest) => {
+                let kind = Kind::of(&manifest.api_version, &manifest.kind);
+                let name = NamespacedName::new(manifest.namespace(), manifest.name());
+                _ = kind.is_some_and(|kind| self.remove(kind, &name));
+                Ok(())
+            }
         })
     }
 
@@ -396,9 +420,12 @@ impl Inventory {
         spec_of: impl Fn(T) -> WorkloadSpec,
     ) -> Result<(), InputError> {
         let api_version = manifest.api_version.clone();
+        let n_replaced = self.replaced.len();
         let Entry { object, raw, source, order } = self.take(kind, manifest, metadata_of)?;
         let object = Workload { api_version, spec: spec_of(object), replaced: None, replaced_before: None };
-        if let Some((workload, earlier)) = put(&mut self.workloads, Entry { object, raw, source, order }) {
+        if let Some((workload, earlier)) = put(&mut self.workloads, Entry { object, raw, source, order })
+            && self.replaced.len() > n_replaced
+        {
             workload.replaced = Some(Box::new(earlier.spec));
             workload.replaced_before = earlier.replaced;
         }
@@ -453,15 +480,21 @@ impl Inventory {
             }
             metadata.name = format!("{}{order}", metadata.generate_name);
         }
+        let has_no_uid = metadata.uid.is_empty();
         let key = (kind, metadata.namespace.clone(), metadata.name.clone());
         if let Some(first) = self.seen.get(&key) {
             let object = display_name(kind.name(), &key.1, &key.2);
-            if first.input == self.n_inputs {
-                let first = Box::new(first.source.clone());
-                return Err(InputError::Duplicate { object, first, second: source });
+            match first.input == self.n_inputs {
+                // Of a user, who cannot mean both.
+                true if first.source.file == source.file && has_no_uid => {
+                    let first = Box::new(first.source.clone());
+                    return Err(InputError::Duplicate { object, first, second: source });
+                }
+                // A dump has it in several files, or a watch stream has its later versions.
+                true => {}
+                false => self.replaced.push(object),
             }
             order = first.order;
-            self.replaced.push(object);
         }
         let seen = Seen { source: source.clone(), input: self.n_inputs, order };
         Arc::make_mut(&mut self.seen).insert(key, seen);

@@ -99,6 +99,31 @@ fn a_duplicate_object_names_both_places() {
 }
 
 #[test]
+fn a_watch_stream_has_later_versions_of_objects_and_deletions() {
+    let deployment = |replicas: usize| {
+        format!(
+            r#"{{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {{"name": "web", "uid": "1"}}, "spec": {{"replicas": {replicas},
+            "selector": {{"matchLabels": {{"a": "b"}}}}, "template": {{"metadata": {{"labels": {{"a": "b"}}}},
+            "spec": {{"containers": [{{"name": "c", "image": "i{replicas}"}}]}}}}}}}}"#
+        )
+    };
+    let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default", "uid": "2"}}"#;
+    let text = format!(
+        r#"{}{{"type": "ADDED", "object": {pod}}}{}{{"type": "DELETED", "object": {pod}}}"#,
+        deployment(2),
+        deployment(3)
+    );
+    for mut inventory in [Inventory::default(), Inventory::keeping_raw()] {
+        inventory.read(text.as_bytes(), "stream").unwrap();
+        assert_eq!((inventory.pods.len(), inventory.replaced.len()), (0, 0));
+        let workload = &inventory.workloads[0].object;
+        assert!(workload.replaced.is_none(), "it is no change of the template");
+        let WorkloadSpec::Deployment(deployment) = &workload.spec else { panic!("{workload:?}") };
+        assert_eq!(deployment.spec.replicas, Some(3));
+    }
+}
+
+#[test]
 fn objects_of_a_later_input_replace_earlier_ones_in_their_places() {
     let base = "
 {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {pods: '5'}}}

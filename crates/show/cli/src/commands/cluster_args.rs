@@ -20,7 +20,7 @@ use berth_terminal::progress;
 use clap::ArgGroup;
 
 use super::node_args::NodeSizeArgs;
-use super::read_inputs::{UnknownFields, read};
+use super::read_inputs::{UnknownFields, read, read_dump};
 use super::rules_args::RulesArgs;
 use super::scheduler;
 use crate::error::CliError;
@@ -40,7 +40,7 @@ const MAX_WARNINGS: usize = 50;
 pub struct ClusterArgs {
     /// Objects in YAML or JSON: files, directories (searched recursively) or - for standard input
     ///
-    /// Reads manifests and lists printed by kubectl, also compressed with gzip. Workloads are expanded to the pods that
+    /// Reads manifests, lists printed by kubectl, and archives (tar, zip), also compressed with gzip. Workloads are expanded to the pods that
     /// their controllers create; existing pods are not duplicated. The objects are added to those of --dump or --live;
     /// an object replaces an earlier one of the same kind, namespace and name. Without --dump or --live, they are the
     /// cluster.
@@ -224,7 +224,7 @@ impl ClusterArgs {
         if dump.contains(&Input::Stdin) && self.files.iter().any(|file| file == "-") {
             return Err(OpenError::StdinTwice.into());
         }
-        read(&mut inventory, &dump, None)?;
+        read_dump(&mut inventory, &dump)?;
         Ok(inventory)
     }
 

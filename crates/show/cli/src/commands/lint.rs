@@ -149,8 +149,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let review = offline.map(|offline| move |pod: &Pod| objections(&offline, pod));
     let files = find_inputs(&args.cluster.files)?;
     let names: HashSet<String> = files.iter().map(|file| file.name()).collect();
+    let is_in_archive = |file: &str| file.match_indices('/').any(|(at, _)| names.contains(&file[..at]));
     let is_linted = |source: &SourceLocation| {
-        names.is_empty() || !args.cluster.has_base() || names.contains(source.file.as_ref())
+        let file = source.file.as_ref();
+        names.is_empty() || !args.cluster.has_base() || names.contains(file) || is_in_archive(file)
     };
     let review = review.as_ref().map(|review| review as &berth_lint::Review<'_>);
     let has_proposal_fields = args.cluster.live_cluster().and_then(|live| live.has_proposal_fields());

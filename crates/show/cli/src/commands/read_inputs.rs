@@ -5,7 +5,7 @@ use std::io::Read;
 
 use berth_api::read::{FieldLines, Manifest, ReadError, SourceLocation, read_manifests};
 use berth_api::syntax::format::abbreviated;
-use berth_input::inventory::{InputError, Inventory};
+use berth_input::inventory::{InputError, Inventory, NOT_AN_OBJECT};
 use berth_schema::{UnknownField, unknown_fields};
 use berth_terminal::input::{Input, find_inputs, kustomization_warnings};
 use berth_terminal::output;
@@ -71,23 +71,56 @@ fn has_document(input: &Input) -> bool {
 pub fn read(
     inventory: &mut Inventory,
     inputs: &[Input],
+    each: Option<&mut dyn FnMut(&Manifest)>,
+) -> Result<(), CliError> {
+    read_files(inventory, inputs, each, None)
+}
+
+/// Reads a dump. Files of directories and archives that cannot be read are named in a warning, and left out; those of other programs
+/// count as ignored.
+pub fn read_dump(inventory: &mut Inventory, inputs: &[Input]) -> Result<(), CliError> {
+    let mut errors = Vec::new();
+    read_files(inventory, inputs, None, Some(&mut errors))?;
+    let is_other = |error: &InputError| {
+        matches!(error, InputError::Read(ReadError::NotAnObject { .. } | ReadError::MissingField { .. }))
+    };
+    let (others, broken): (Vec<_>, Vec<_>) = errors.into_iter().partition(is_other);
+    if !others.is_empty() {
+        *inventory.skipped.entry(NOT_AN_OBJECT.to_owned()).or_default() += others.len();
+    }
+    for error in broken.iter().take(MAX_NAMED) {
+        output::warning(&format!("{error}; the rest of this file is left out"));
+    }
+    if let more @ 1.. = broken.len().saturating_sub(MAX_NAMED) {
+        output::warning(&format!("{more} more files could not be read to their end"));
+    }
+    Ok(())
+}
+
+/// Reads inputs. With `broken`, which gets the errors of files in directories and archives, the files of a directory are one input: they
+/// replace no objects of each other.
+fn read_files(
+    inventory: &mut Inventory,
+    inputs: &[Input],
     mut each: Option<&mut dyn FnMut(&Manifest)>,
+    mut broken: Option<&mut Vec<InputError>>,
 ) -> Result<(), CliError> {
     let progress = progress::of_bytes(inputs);
     let mut empty = Vec::new();
     for input in inputs {
-        let text = input.open(|n_bytes| progress.inc(n_bytes))?;
         let n_before = inventory.n_objects();
-        match &mut each {
-            None => inventory.read(text, &input.name())?,
-            Some(each) => {
-                inventory.next_input();
-                read_manifests(text, &input.name(), &mut |manifest| {
-                    each(&manifest);
-                    inventory.add(manifest)
-                })?;
-            }
+        if broken.is_none() || !input.is_found() {
+            inventory.next_input();
         }
+        let read = &mut |name: &str, text: &mut dyn Read| {
+            let each = each.as_mut().map(|each| &mut **each as &mut dyn FnMut(&Manifest));
+            let is_one_of_many = input.is_found() || name != input.name();
+            match (inventory.read_more(text, name, each), &mut broken) {
+                (Err(error), Some(broken)) if is_one_of_many => Ok(broken.push(error)),
+                (result, _) => Ok(result?),
+            }
+        };
+        input.each_text::<CliError>(|n_bytes| progress.inc(n_bytes), read)?;
         if inventory.n_objects() == n_before && !has_document(input) {
             empty.push(input.name());
         }
@@ -111,13 +144,15 @@ pub fn read_each(arguments: &[String], mut each: impl FnMut(Manifest)) -> Result
     let mut empty = Vec::new();
     for input in &inputs {
         let mut n_objects = 0;
-        let reader = input.open(|n_bytes| progress.inc(n_bytes))?;
         let take = &mut |manifest| {
             n_objects += 1;
             each(manifest);
             Ok::<(), ReadError>(())
         };
-        read_manifests(reader, &input.name(), take).map_err(InputError::from)?;
+        let read = &mut |name: &str, text: &mut dyn Read| {
+            Ok(read_manifests(text, name, take).map_err(InputError::from)?)
+        };
+        input.each_text::<CliError>(|n_bytes| progress.inc(n_bytes), read)?;
         if n_objects == 0 && !has_document(input) {
             empty.push(input.name());
         }
