@@ -1,19 +1,35 @@
-//! Archives of files: tar and zip. Regular files are passed on one after the other; nothing is unpacked, and links are passed over.
+//! Archives of files: tar, zip and snapshots of etcd. Regular files are passed on one after the other; nothing is unpacked, and links are passed over.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use ::zip::ZipArchive;
 
-#[derive(Clone, Copy)]
-pub(crate) enum Format {
+use crate::etcd;
+
+/// The format of an archive.
+#[derive(Clone, Copy, Debug)]
+pub enum Format {
     Tar,
     Zip,
+    /// A snapshot of etcd.
+    Etcd,
 }
 
 /// Bytes of the first header of a tar archive.
 const HEAD_BYTES: u64 = 512;
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Format::Tar => "a tar archive",
+            Format::Zip => "a zip archive",
+            Format::Etcd => "a snapshot of etcd",
+        })
+    }
+}
 
 impl Format {
     /// That of an archive that begins with these bytes.
@@ -21,6 +37,7 @@ impl Format {
         match head {
             _ if head.starts_with(b"PK\x03\x04") => Some(Format::Zip),
             _ if head.get(257..262) == Some(b"ustar") => Some(Format::Tar),
+            _ if etcd::is_database(head) => Some(Format::Etcd),
             _ => None,
         }
     }
@@ -70,5 +87,44 @@ impl<E> Files<'_, E> {
             }
         }
         Ok(())
+    }
+
+    /// Objects are files with the names of their keys.
+    pub(crate) fn of_etcd(self, path: &Path) -> Result<(), E> {
+        let snapshot = etcd::Snapshot::open(path).map_err(self.damaged)?;
+        let values = snapshot.each_value(&mut |name, value| {
+            let name = String::from_utf8_lossy(name);
+            let read = match etcd::object(value) {
+                Ok(None) => Ok(()),
+                Ok(Some(text)) => (self.each)(&name, &mut text.as_slice()),
+                Err(error) => (self.each)(&name, &mut Unreadable(Some(error))),
+            };
+            read.map_err(Stop::Each)
+        });
+        values.map_err(|stop| match stop {
+            Stop::Damaged(error) => (self.damaged)(error),
+            Stop::Each(error) => error,
+        })
+    }
+}
+
+/// Why the values of a snapshot are not read to their end.
+enum Stop<E> {
+    Damaged(io::Error),
+    Each(E),
+}
+
+impl<E> From<io::Error> for Stop<E> {
+    fn from(error: io::Error) -> Self {
+        Stop::Damaged(error)
+    }
+}
+
+/// A file that cannot be read.
+struct Unreadable(Option<io::Error>);
+
+impl Read for Unreadable {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
     }
 }

@@ -33,10 +33,8 @@ pub enum OpenError {
     Limit { value: String },
     #[error("- is given more than once: standard input can be read only once")]
     StdinTwice,
-    #[error(
-        "{name}: a zip archive, which is read from its end: save it to a file that is not compressed again"
-    )]
-    PipedZip { name: String },
+    #[error("{name}: {format}, which is not read in order: save it to a file of its own, uncompressed")]
+    Piped { name: String, format: Format },
     #[error("{path}: no .yaml, .yml or .json file (or one of them with .gz) in this archive")]
     EmptyArchive { path: String },
 }
@@ -97,6 +95,14 @@ impl Input {
         decompressed(CountingReader { source, progress }).map_err(io_error)
     }
 
+    /// The path of a file that can be read in any order, as it is.
+    fn seekable(&self) -> Option<&Path> {
+        let Input::File { path, n_bytes: 1.., .. } = self else { return None };
+        let mut head = [0; GZIP.len()];
+        File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
+        (head != GZIP).then_some(path)
+    }
+
     /// Passes on the name and the text of the input, or of each manifest of an archive, such as `bundle.tar.gz/pods.json`. The limit
     /// of an input is one for all texts.
     ///
@@ -118,18 +124,19 @@ impl Input {
         let mut is_empty = true;
         let mut each_file = |path: &str, file: &mut dyn Read| {
             is_empty = false;
-            let name = format!("{archive}/{}", path.trim_start_matches("./"));
+            let name = format!("{archive}/{}", path.trim_start_matches("./").trim_start_matches('/'));
             let text = decompressed(file).map_err(|error| open_error(&name, error))?;
             each(&name, &mut Bounded { source: text, left: left.clone() })
         };
         let files = Files { wants: is_manifest_path, each: &mut each_file, damaged: &damaged };
-        match (format, self) {
+        match (format, self.seekable()) {
             (Format::Tar, _) => {
                 let left = Rc::new(Cell::new(max_bytes.saturating_mul(MAX_SKIPPED)));
                 files.of_tar(Bounded { source, left })?;
             }
-            (Format::Zip, Input::File { path, .. }) => files.of_zip(path)?,
-            (Format::Zip, Input::Stdin) => return Err(OpenError::PipedZip { name: archive.clone() }.into()),
+            (Format::Zip, Some(path)) => files.of_zip(path)?,
+            (Format::Etcd, Some(path)) => files.of_etcd(path)?,
+            (format, None) => return Err(OpenError::Piped { name: archive, format }.into()),
         }
         match is_empty {
             true => Err(OpenError::EmptyArchive { path: archive }.into()),
@@ -319,13 +326,15 @@ pub fn open_error(path: &str, error: io::Error) -> OpenError {
     }
 }
 
+/// The first bytes of a file that is compressed with gzip.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 /// Decompresses gzip, recognized by its first bytes.
 fn decompressed<'p>(source: impl Read + 'p) -> io::Result<Box<dyn Read + 'p>> {
-    const MAGIC: [u8; 2] = [0x1f, 0x8b];
-    let mut head = Vec::with_capacity(MAGIC.len());
+    let mut head = Vec::with_capacity(GZIP.len());
     let mut source = BufReader::with_capacity(1 << 16, source);
-    source.by_ref().take(MAGIC.len() as u64).read_to_end(&mut head)?;
-    let is_gzip = head == MAGIC;
+    source.by_ref().take(GZIP.len() as u64).read_to_end(&mut head)?;
+    let is_gzip = head == GZIP;
     let whole = io::Cursor::new(head).chain(source);
     Ok(if is_gzip { gunzip(whole) } else { Box::new(whole) })
 }
@@ -537,6 +546,43 @@ configMapGenerator: [{name: settings, files: [settings=settings.yaml]}]
         other.append_data(&mut header, "log.txt", &b"x"[..]).unwrap();
         let none = "none.tar: no .yaml, .yml or .json file (or one of them with .gz) in this archive";
         assert_eq!(message("none.tar", &other.into_inner().unwrap()), none);
+    }
+
+    /// Saved from etcd 3.6: a node, two pods, one that was deleted, earlier versions, encrypted and foreign values.
+    #[test]
+    fn a_snapshot_of_etcd_has_the_last_version_of_each_object() {
+        let scratch = TempDir::new("etcd");
+        let compressed = include_bytes!("../tests/data/snapshot.db.gz");
+        let mut snapshot = Vec::new();
+        MultiGzDecoder::new(&compressed[..]).read_to_end(&mut snapshot).unwrap();
+        let path = scratch.write("snapshot.db", &snapshot);
+        let mut found = texts(&path).unwrap();
+        found.retain(|(name, _)| !name.contains("/secrets/"));
+        let names = found.iter().map(|(name, _)| name.rsplit_once("snapshot.db/").unwrap().1);
+        let pods = ["registry/pods/default/web-1", "registry/pods/default/web-3"];
+        let others = ["registry/example.com/widgets/default/w", "registry/nodes.metrics.example/x"];
+        let all = ["registry/minions/n1", pods[0], pods[1], others[0], others[1]];
+        assert_eq!(names.collect::<Vec<_>>(), all);
+        let mut inventory = Inventory::default();
+        for (name, text) in texts(&path).unwrap() {
+            inventory.read(text.as_bytes(), &name).unwrap();
+        }
+        assert_eq!((inventory.nodes.len(), inventory.pods.len()), (1, 2));
+        assert_eq!(inventory.skipped["encrypted object"], 60);
+
+        let message = |name: &str, content: &[u8]| {
+            let error = texts(&scratch.write(name, content)).unwrap_err().to_string();
+            error.replace(&format!("{}/", scratch.0.display()), "")
+        };
+        let compressed_again = "snapshot.db.gz: a snapshot of etcd, which is not read in order: save it to a file of its own, uncompressed";
+        assert_eq!(message("snapshot.db.gz", compressed), compressed_again);
+        assert_eq!(message("cut.db", &snapshot[..9000]), "cut.db: a damaged database of etcd");
+        // Each byte of the pages that say where others are.
+        for at in (0..snapshot.len()).filter(|at| at % 4096 < 48) {
+            let mut damaged = snapshot.clone();
+            damaged[at] ^= 0xff;
+            _ = texts(&scratch.write("damaged.db", &damaged));
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! It knows no command and no report.
 
 mod archive;
+mod etcd;
 pub mod input;
 mod kustomization;
 pub mod output;

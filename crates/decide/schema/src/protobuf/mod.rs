@@ -15,6 +15,7 @@ use crate::built_in::type_of;
 use crate::types::{Struct, Type};
 pub use error::ProtobufError;
 pub use read::decode;
+pub use wire::{Reader, Wire};
 pub use write::{Items, encode, list_head, watch_frame};
 
 const MAGIC: &[u8] = b"k8s\0";

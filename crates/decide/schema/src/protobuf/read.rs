@@ -17,11 +17,11 @@ pub fn decode(bytes: &[u8]) -> Result<Value, ProtobufError> {
     let message = bytes.strip_prefix(MAGIC).ok_or(ProtobufError::NoEnvelope)?;
     let (mut kind, mut api_version, mut raw) = (String::new(), String::new(), &[][..]);
     let mut envelope = Reader::new(message);
-    while let Some((number, value)) = envelope.next()? {
+    while let Some((number, value)) = envelope.next_field()? {
         match (number, value) {
             (1, Wire::Bytes(meta)) => {
                 let mut meta = Reader::new(meta);
-                while let Some((number, value)) = meta.next()? {
+                while let Some((number, value)) = meta.next_field()? {
                     match number {
                         1 => api_version = value.text()?.to_owned(),
                         2 => kind = value.text()?.to_owned(),
@@ -53,7 +53,7 @@ fn read_fields(
     object: &mut Map<String, Value>,
 ) -> Result<(), ProtobufError> {
     let mut reader = Reader::new(message);
-    while let Some((number, wire)) = reader.next()? {
+    while let Some((number, wire)) = reader.next_field()? {
         match numbers.iter().find(|(known, _)| *known == number).map(|(_, place)| place) {
             Some(Place::Inline(_, inner)) => read_fields(of, inner, wire.bytes()?, object)?,
             Some(Place::Field(name, _)) => read_field(of, name, &wire, object)?,
@@ -112,14 +112,14 @@ fn read_items(items: &Type, wire: &Wire<'_>, list: &mut Vec<Value>) -> Result<()
 fn read_entry(values: &Type, entry: &[u8], map: &mut Map<String, Value>) -> Result<(), ProtobufError> {
     let (mut key, mut value) = (String::new(), None);
     let mut reader = Reader::new(entry);
-    while let Some((number, wire)) = reader.next()? {
+    while let Some((number, wire)) = reader.next_field()? {
         match (number, values) {
             (1, _) => key = wire.text()?.to_owned(),
             // A list as a value is a message with the list as its only field.
             (2, Type::List { items, .. }) => {
                 let mut list = Vec::new();
                 let mut inner = Reader::new(wire.bytes()?);
-                while let Some((_, item)) = inner.next()? {
+                while let Some((_, item)) = inner.next_field()? {
                     read_items(items.get(), &item, &mut list)?;
                 }
                 value = Some(Value::Array(list));
@@ -155,7 +155,7 @@ fn read_value(ty: &Type, wire: &Wire<'_>) -> Result<Value, ProtobufError> {
 /// The field with number 1, the only field of some messages.
 fn first(message: &[u8]) -> Result<Option<Wire<'_>>, ProtobufError> {
     let mut reader = Reader::new(message);
-    while let Some((number, wire)) = reader.next()? {
+    while let Some((number, wire)) = reader.next_field()? {
         if number == 1 {
             return Ok(Some(wire));
         }
@@ -177,7 +177,7 @@ fn read_scalar(scalar: Scalar, wire: &Wire<'_>) -> Result<Value, ProtobufError> 
         Scalar::IntOrString => {
             let (mut is_text, mut number, mut text) = (false, 0, "");
             let mut reader = Reader::new(wire.bytes()?);
-            while let Some((field, wire)) = reader.next()? {
+            while let Some((field, wire)) = reader.next_field()? {
                 match field {
                     1 => is_text = wire.integer()? == 1,
                     2 => number = wire.integer()?,
@@ -190,7 +190,7 @@ fn read_scalar(scalar: Scalar, wire: &Wire<'_>) -> Result<Value, ProtobufError> 
         Scalar::Time | Scalar::MicroTime => {
             let (mut seconds, mut nanos) = (None, 0);
             let mut reader = Reader::new(wire.bytes()?);
-            while let Some((field, wire)) = reader.next()? {
+            while let Some((field, wire)) = reader.next_field()? {
                 match field {
                     1 => seconds = Some(wire.integer()?),
                     2 => nanos = wire.integer()?,

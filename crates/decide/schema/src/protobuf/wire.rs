@@ -4,7 +4,7 @@ use super::error::ProtobufError;
 
 /// The value of a field in the wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire<'b> {
+pub enum Wire<'b> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -43,10 +43,11 @@ impl<'b> Wire<'b> {
 }
 
 /// Reads the fields of a message.
-pub(super) struct Reader<'b>(&'b [u8]);
+pub struct Reader<'b>(&'b [u8]);
 
 impl<'b> Reader<'b> {
-    pub(super) fn new(message: &'b [u8]) -> Reader<'b> {
+    /// Of the bytes of a message.
+    pub fn new(message: &'b [u8]) -> Reader<'b> {
         Reader(message)
     }
 
@@ -55,7 +56,10 @@ impl<'b> Reader<'b> {
     }
 
     /// The next field with its number; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<(u32, Wire<'b>)>, ProtobufError> {
+    ///
+    /// # Errors
+    /// The message is malformed.
+    pub fn next_field(&mut self) -> Result<Option<(u32, Wire<'b>)>, ProtobufError> {
         if self.0.is_empty() {
             return Ok(None);
         }

@@ -116,9 +116,10 @@ fn read_files(
             let each = each.as_mut().map(|each| &mut **each as &mut dyn FnMut(&Manifest));
             let is_one_of_many = input.is_found() || name != input.name();
             match (inventory.read_more(text, name, each), &mut broken) {
-                (Err(error), Some(broken)) if is_one_of_many => Ok(broken.push(error)),
-                (result, _) => Ok(result?),
+                (Err(error), Some(broken)) if is_one_of_many => broken.push(error),
+                (result, _) => result?,
             }
+            Ok(())
         };
         input.each_text::<CliError>(|n_bytes| progress.inc(n_bytes), read)?;
         if inventory.n_objects() == n_before && !has_document(input) {
