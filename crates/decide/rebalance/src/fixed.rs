@@ -84,7 +84,7 @@ fn never(running: &RunningPod<'_>) -> Option<String> {
         "it is being deleted".to_owned()
     } else if running.pod.belongs_to_node() {
         "it belongs to its node (a pod of a DaemonSet, or a mirror pod)".to_owned()
-    } else if metadata.controller().is_none() {
+    } else if !running.pod.is_recreated() {
         "it has no controller that creates it again".to_owned()
     } else if let Some(stays) = running.stays {
         stays.to_owned()

@@ -1,5 +1,6 @@
 //! Requests in flight, and their results, which the enforcer's task receives through a channel.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use berth_client::call::CallError;
@@ -13,24 +14,18 @@ use crate::rebalance::Answer;
 pub(crate) type Ledger = berth_client::ledger::Ledger<LimiterState>;
 
 pub(crate) enum Completion {
-    Eviction {
-        sent: Sent,
-        outcome: EvictionOutcome,
-    },
+    Eviction { sent: Sent, outcome: EvictionOutcome },
     Planned(Box<Answer>),
-    /// What the condition of a pod says after it was marked.
-    Marked {
-        uid: String,
-        marked: Result<String, CallError>,
-    },
-    LedgerRead {
-        term: u64,
-        read: Result<Ledger, CallError>,
-    },
-    LedgerWritten {
-        term: u64,
-        written: Result<Ledger, CallError>,
-    },
+    Marked { uid: String, marked: Result<Mark, CallError> },
+    LedgerRead { term: u64, read: Result<Ledger, CallError> },
+    LedgerWritten { term: u64, written: Result<Ledger, CallError> },
+}
+
+pub(crate) enum Mark {
+    /// What the condition of the pod says.
+    Written(String),
+    /// It is not marked: controllers create no pods. Why, by uid.
+    Absent(HashMap<String, String>),
 }
 
 pub(crate) struct Sent {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use berth_api::object::OwnerReference;
 use berth_client::Backoff;
 use berth_client::call::CallError;
 use berth_engine::{Remedy, ViolationKey};
@@ -10,7 +11,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::completion::{Completion, Sent};
+use crate::completion::{Completion, Mark, Sent};
+use crate::controllers;
 use crate::evict::{Eviction, Evictor};
 use crate::options::EnforcerOptions;
 
@@ -109,11 +111,16 @@ impl Evictions {
         });
     }
 
-    /// Marks a pod whose eviction is to be checked once more.
-    pub(crate) fn mark(&mut self, eviction: Eviction) {
+    /// Marks a pod whose eviction is to be checked once more, if these controllers, with their namespaces, are there.
+    pub(crate) fn mark(&mut self, eviction: Eviction, controllers: HashSet<(String, OwnerReference)>) {
         let (evictor, completed) = (self.evictor.clone(), self.completed.clone());
         self.tasks.spawn(async move {
-            let marked = evictor.mark(&eviction).await;
+            let absent = controllers::absent(&evictor.client, evictor.timeout, controllers).await;
+            let marked = if absent.is_empty() {
+                evictor.mark(&eviction).await.map(Mark::Written)
+            } else {
+                Ok(Mark::Absent(absent))
+            };
             _ = completed.send(Completion::Marked { uid: eviction.uid, marked });
         });
     }

@@ -15,6 +15,7 @@
 
 mod blocked;
 mod completion;
+mod controllers;
 mod evaluation_timer;
 mod event_reporter;
 mod evict;

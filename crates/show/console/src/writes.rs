@@ -321,7 +321,7 @@ impl WritePlan {
         self.writes.push(Write::Evict {
             name: pod.metadata.namespaced_name(),
             uid: pod.metadata.uid.clone(),
-            is_recreated: pod.metadata.controller().is_some(),
+            is_recreated: pod.is_recreated(),
         });
     }
 

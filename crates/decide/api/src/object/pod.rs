@@ -12,6 +12,7 @@ use super::{
     Affinity, Condition, LabelSelector, ObjectMeta, ResourceList, ResourceRequirements, Shared, StringMap,
     find_condition, nullable, time,
 };
+use crate::resource::{PODS, REPLICATION_CONTROLLERS, Resource};
 
 /// The annotation that kubelet marks its mirror pods with.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -67,6 +68,17 @@ impl Pod {
         let PodStatus { phase, reason, message, .. } = &*self.status;
         let is_left = !self.metadata.is_deleting() && self.metadata.controller().is_none();
         node_rejection(phase, reason, message).filter(|_| is_left && !self.spec.node_name.is_empty())
+    }
+
+    /// Whether its controller creates another pod in its place. The objects of Kubernetes that do are workloads, and pods themselves; what
+    /// objects of other API groups do is not known, and is expected of them.
+    pub fn is_recreated(&self) -> bool {
+        self.metadata.controller().is_some_and(|owner| {
+            Resource::of_kind(&owner.api_version, &owner.kind).is_none_or(|resource| {
+                matches!(resource.group, "apps" | "batch")
+                    || [PODS, REPLICATION_CONTROLLERS].contains(resource)
+            })
+        })
     }
 
     /// Whether it belongs to its node: a pod of a DaemonSet, or the mirror of a pod that the node runs from a file.
@@ -414,6 +426,27 @@ mod tests {
 
     fn awaits_node_admission(pod: &str) -> bool {
         serde_json::from_str::<Pod>(pod).unwrap().awaits_node_admission()
+    }
+
+    #[test]
+    fn objects_that_create_no_pods_were_expected_to_create_moved_ones_again() {
+        for (api_version, kind, is_recreated) in [
+            ("apps/v1", "ReplicaSet", true),
+            ("batch/v1", "Job", true),
+            ("v1", "ReplicationController", true),
+            ("v1", "Pod", true),
+            ("example.com/v1", "ConfigMap", true),
+            ("v1", "ConfigMap", false),
+            ("v1", "Namespace", false),
+            ("coordination.k8s.io/v1", "Lease", false),
+        ] {
+            let owner = serde_json::json!({"apiVersion": api_version, "kind": kind, "name": "a", "uid": "u", "controller": true});
+            let pod: Pod =
+                serde_json::from_value(serde_json::json!({"metadata": {"ownerReferences": [owner]}}))
+                    .unwrap();
+            assert_eq!(pod.is_recreated(), is_recreated, "{api_version} {kind}");
+        }
+        assert!(!Pod::default().is_recreated(), "no controller");
     }
 
     #[test]

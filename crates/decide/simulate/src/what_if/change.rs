@@ -231,7 +231,7 @@ impl Change {
                     let (node, from) = (node.to_owned(), from.clone());
                     return Err(ChangeError::NotFrom { pod: name.clone(), node, from });
                 }
-                if pod.belongs_to_node() || pod.metadata.controller().is_none() {
+                if pod.belongs_to_node() || !pod.is_recreated() {
                     return Err(ChangeError::NotMovable(name.clone()));
                 }
                 departures.moves.push((name.clone(), to.clone()));

@@ -5,12 +5,15 @@ use berth_api::read::Kind;
 use berth_control::expand::ExpandError;
 use berth_input::inventory::Inventory;
 
+use super::MAX_STEPS;
 use crate::simulation::SimulationError;
 use crate::simulation::workloads::Workloads;
 
 /// Why a change cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
+    #[error("the plan moves pods again and again: more than {MAX_STEPS} steps")]
+    TooManySteps,
     #[error("{kind} {name} is not in the input")]
     NotFound {
         kind: &'static str,

@@ -68,6 +68,9 @@ const RUNNING: &str = "Running";
 /// Namespace and name of the pods that the enforcer evicts, sooner or later, also if no node is feasible for them.
 type WithoutTarget = Box<dyn Fn(&Simulation) -> Vec<(String, String)> + Send>;
 
+/// The most steps of a plan of moves. A pod that moves again begins a step, after all pods of the cluster have been looked at.
+const MAX_STEPS: usize = 1000;
+
 /// A cluster that is changed.
 pub struct WhatIf {
     /// The objects. Where the state is a simulation that is ahead of them, all but the pods are up to date.
@@ -171,6 +174,9 @@ impl WhatIf {
     /// # Errors
     /// The changed object does not exist, or cannot be changed in this way. No other change is lost.
     pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> {
+        if matches!(change, Change::Move { .. }) && self.steps.len() >= MAX_STEPS {
+            return Err(ChangeError::TooManySteps);
+        }
         self.begin(StepKind::Change(mem::discriminant(change)), Some(change.object()))?;
         self.apply_together(change)
     }

@@ -83,6 +83,18 @@ fn a_drained_node_is_still_a_domain_of_spread_constraints() {
 }
 
 #[test]
+fn a_plan_that_moves_a_pod_again_and_again_took_time_without_limit() {
+    let mut what_if = begun(inventory(text::world(ZONES)));
+    let to = |node: &str| {
+        let pod = NamespacedName::new("default", "web-1");
+        Change::Move { pod, from: None, to: node.to_owned() }
+    };
+    let refused = (0..2000).find_map(|i| what_if.apply(&to(["a", "b"][i % 2])).err());
+    let expected = "the plan moves pods again and again: more than 1000 steps";
+    assert_eq!(refused.map(|error| error.to_string()), Some(expected.to_owned()));
+}
+
+#[test]
 fn the_order_of_changes_matters() {
     let domain = || Change::RemoveDomain { key: "pool".to_owned(), value: "old".to_owned() };
     let world = "

@@ -1,6 +1,7 @@
 //! Charges of new pods, written to the ledgers before the pods are allowed.
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use berth_api::resource::PLACEMENT_QUOTAS;
@@ -23,8 +24,8 @@ const MAX_ATTEMPTS: usize = 50;
 #[derive(Default)]
 pub(crate) struct Ledgers {
     client: OnceLock<kube::Client>,
-    /// Requests of this process do not conflict with each other.
-    turn: Mutex<()>,
+    /// By namespace: requests of this process do not conflict with each other, nor wait for those of another namespace.
+    turns: std::sync::Mutex<HashMap<String, Arc<Mutex<()>>>>,
     pub(crate) metrics: QuotaMetrics,
 }
 
@@ -40,6 +41,12 @@ impl Ledgers {
         let _ = self.client.set(client);
     }
 
+    fn turn(&self, namespace: &str) -> Arc<Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        turns.entry(namespace.to_owned()).or_default().clone()
+    }
+
     /// Charges a pod to all quotas of its namespace. Returns why that is refused, if it is.
     pub(crate) async fn charge(
         &self,
@@ -48,7 +55,8 @@ impl Ledgers {
         dry_run: bool,
     ) -> Result<Option<String>, ReviewError> {
         let client = self.client.get().ok_or(ReviewError::NoState("the placement quota"))?;
-        let _turn = self.turn.lock().await;
+        let turn = self.turn(namespace);
+        let _turn = turn.lock().await;
         for _ in 0..MAX_ATTEMPTS {
             let quotas = list(client, namespace).await?;
             let charged: Result<Vec<_>, String> =
@@ -105,4 +113,45 @@ pub(super) async fn write(client: &kube::Client, quota: &PlacementQuota) -> Resu
 
 fn failed(error: &CallError) -> ReviewError {
     ReviewError::Quota(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use berth_engine::{OpportunityCost, Reach};
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn charges_of_a_namespace_waited_for_the_many_quotas_of_another() {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let namespace = request.uri().path().split('/').nth(5).unwrap();
+            if namespace == "busy" && request.method() == Method::PUT {
+                std::future::pending::<()>().await;
+            }
+            let quota =
+                json!({"metadata": {"name": "q", "namespace": namespace}, "spec": {"hard": {"nodes": 2}}});
+            let answer = if request.method() == Method::GET { json!({"items": [quota]}) } else { quota };
+            Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
+        });
+        let ledgers = Ledgers::default();
+        ledgers.start(kube::Client::new(service, "default"));
+        let reach = Reach { n_nodes: 1, ..Reach::default() };
+        let cost = OpportunityCost { average: reach.clone(), largest: reach };
+        let pod = ChargedPod { name: "p".to_owned(), uid: "u".to_owned(), node: String::new(), cost };
+        let busy = ledgers.charge("busy", &pod, false);
+        let other = async {
+            tokio::task::yield_now().await;
+            ledgers.charge("other", &pod, false).await
+        };
+        tokio::select! {
+            biased;
+            _ = busy => panic!("the other charge has waited"),
+            charged = other => assert!(matches!(charged, Ok(None))),
+        }
+    }
 }

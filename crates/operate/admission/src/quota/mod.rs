@@ -49,7 +49,10 @@ struct Quantities {
 
 impl From<Quantities> for Amounts {
     fn from(read: Quantities) -> Amounts {
-        Amounts { milli_cpu: read.cpu.millis(), memory: read.memory.units(), nodes: read.nodes.units() }
+        // A charge below zero would let others exceed the quota.
+        let [milli_cpu, memory, nodes] =
+            [read.cpu.millis(), read.memory.units(), read.nodes.units()].map(|amount| amount.max(0));
+        Amounts { milli_cpu, memory, nodes }
     }
 }
 
@@ -163,7 +166,13 @@ berth_client::has_metadata!(PlacementQuota);
 
 impl<'de> Deserialize<'de> for PlacementQuota {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        PlacementQuota::read(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+        let mut object = Value::deserialize(deserializer)?;
+        // Charges that cannot be read are made again of the living pods; until they are written, none is added.
+        let read = PlacementQuota::read(object.clone()).or_else(|_| {
+            object.as_object_mut().and_then(|object| object.remove("status"));
+            PlacementQuota::read(object)
+        });
+        read.map_err(D::Error::custom)
     }
 }
 

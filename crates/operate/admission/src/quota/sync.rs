@@ -213,6 +213,19 @@ mod tests {
     }
 
     #[test]
+    fn charges_that_cannot_be_read_or_are_below_zero_stayed_until_an_administrator_removed_them() {
+        let with = |nodes: &str| {
+            json!({"metadata": {"name": "q", "namespace": "n"}, "spec": {"hard": {"nodes": 1}},
+                "status": {"charges": [{"pod": "p", "uid": "u", "reserved": true, "nodes": nodes}]}})
+        };
+        assert!(PlacementQuota::read(with("lots")).is_err(), "nothing is charged");
+        let followed: PlacementQuota = serde_json::from_value(with("lots")).unwrap();
+        assert_ne!(followed.with(Vec::new()).object, followed.object, "it is written");
+        let lie: PlacementQuota = serde_json::from_value(with("-100")).unwrap();
+        assert!(lie.charge_to(&pod("a", 2)).is_err());
+    }
+
+    #[test]
     fn an_entry_that_cannot_be_read_names_the_quota() {
         let object =
             json!({"metadata": {"name": "q", "namespace": "n"}, "spec": {"hard": {"nodes": "many"}}});

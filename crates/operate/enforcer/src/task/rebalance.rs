@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use berth_api::object::find_condition;
 use berth_api::object::placement::MOVE_CONDITION;
+use berth_api::object::{NamespacedName, find_condition};
 use berth_client::call::CallError;
 use berth_rebalance::{Move, Request};
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::enforcer::Enforcer;
 use super::rebalancer::{MARKED_FOR, Phase};
-use crate::completion::{Completion, Sent};
+use crate::completion::{Completion, Mark, Sent};
 use crate::evict::{Eviction, EvictionOutcome};
 use crate::evictions::Evictions;
 use crate::limiter::Candidate;
@@ -25,6 +25,8 @@ pub(crate) const TERM: &str = "rebalance/";
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// With more pods, plans are made on another thread.
 const PLANNED_AT_ONCE: usize = 2_000;
+/// The moves whose controllers are looked up before a step: not each pod without one costs a plan.
+const CHECKED_AT_ONCE: usize = 100;
 
 fn eviction(step: &Step) -> Eviction {
     let Move { from, to, goal, .. } = &step.made;
@@ -101,6 +103,9 @@ impl Enforcer {
         late.retain(|step| step.replacement(objects) == Replacement::Awaited);
         exceptions.stay(objects, |pod| {
             let owner = pod.metadata.controller().map_or("", |owner| owner.uid.as_str());
+            if let Some(why) = rebalancer.absent.get(owner) {
+                return Some(why.clone());
+            }
             let late = late.iter().find(|step| step.owner() == owner);
             if let Some(step) = late {
                 return Some(format!("the replacement of {} is not ready", step.pod));
@@ -248,12 +253,17 @@ impl Enforcer {
             return;
         }
         let step = step.clone();
-        self.evictions.mark(eviction(&step));
+        let next = rebalancer.rest.iter().take(CHECKED_AT_ONCE);
+        let pods =
+            next.filter_map(|made| rebalancer.objects.pod(&NamespacedName::new(&made.namespace, &made.name)));
+        let controllers =
+            pods.filter_map(|pod| Some((pod.metadata.namespace.clone(), pod.metadata.controller()?.clone())));
+        self.evictions.mark(eviction(&step), controllers.collect());
         rebalancer.phase = Phase::Marking(step);
     }
 
     /// A pod was marked, or not.
-    pub(super) fn step_marked(&mut self, uid: &str, marked: Result<String, CallError>, now: Instant) {
+    pub(super) fn step_marked(&mut self, uid: &str, marked: Result<Mark, CallError>, now: Instant) {
         let Some(rebalancer) = &mut self.rebalancer else { return };
         let Phase::Marking(step) = &rebalancer.phase else { return };
         if step.uid != uid {
@@ -261,7 +271,15 @@ impl Enforcer {
         }
         let step = step.clone();
         rebalancer.phase = match marked {
-            Ok(mark) => Phase::Marked(step, mark, now),
+            Ok(Mark::Written(mark)) => Phase::Marked(step, mark, now),
+            Ok(Mark::Absent(controllers)) => {
+                self.limits.cancel(uid);
+                rebalancer.absent.extend(controllers);
+                rebalancer.rest.clear();
+                rebalancer.at = now;
+                self.timer.set(now);
+                Phase::Idle
+            }
             Err(error) => {
                 tracing::debug!(pod = %step.pod, "a pod to be moved is not marked: {error}");
                 self.limits.cancel(uid);

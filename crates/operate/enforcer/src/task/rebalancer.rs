@@ -1,5 +1,6 @@
 //! The state of rebalancing.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(super) struct Rebalancer {
     pub(super) exceptions: Exceptions,
     /// Steps whose replacement was not ready in time: other pods of its workload stay until it is.
     pub(super) late: Vec<Step>,
+    /// Controllers that were not there when a step was to be made, by uid, and why their pods stay until the next interval.
+    pub(super) absent: HashMap<String, String>,
     /// Whether the last step ended in this leadership.
     pub(super) has_observed: bool,
     /// When the last step of the plan ended.
@@ -71,6 +74,7 @@ impl Rebalancer {
             rest: Vec::new(),
             exceptions: Exceptions::default(),
             late: Vec::new(),
+            absent: HashMap::new(),
             has_observed: false,
             moved_at: None,
             progress: Progress::default(),
@@ -123,6 +127,7 @@ impl Rebalancer {
 
     /// Nothing is done until the next plan, which is made after the interval.
     pub(super) fn plan_later(&mut self, now: Instant) {
+        self.absent.clear();
         self.rest.clear();
         self.at = now + self.options.interval;
         let at = Timestamp::now().saturating_add(self.options.interval);

@@ -288,3 +288,21 @@ async fn room_is_made_for_a_pending_group_as_a_whole() {
     assert_eq!(world.journal.n_ended("web"), 1);
     enforcer.stopped().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn pods_whose_controller_does_not_exist_were_evicted_by_plans_and_lost() {
+    let world = World::start(3, 3).await;
+    // The garbage collector leaves pods alone whose owner is of a kind that the server does not have.
+    let owner = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "gone", "uid": "gone", "controller": true});
+    for i in 0..2 {
+        let mut alone = with(spread("web"), "nodeName", json!("node-1"));
+        alone["metadata"]["name"] = json!(format!("web-{i}"));
+        alone["metadata"]["ownerReferences"] = json!([owner]);
+        world.create(PODS, alone).await;
+    }
+    let enforcer = world.enforce(for_goals(&[Goal::Spread])).await;
+    let why = "its controller Widget gone does not exist";
+    status(&world, |status| status["nHeld"] == 2 && status["held"][1]["reason"] == why).await;
+    assert_eq!((world.pods().await.len(), world.journal.n_ended("web")), (2, 0));
+    enforcer.stopped().await;
+}

@@ -125,7 +125,8 @@ fn searches_on_many_nodes_that_each_stay_within_their_limit_share_one_budget() {
     assert_eq!(alone.cluster.decide(&p).node(), None);
     // For the node, and for the reason.
     let one_search = (u64::MAX - alone.cluster.device_work().left()) / 2;
-    assert!(one_search >= 200_000, "each step of a search is taken from the budget: {one_search}");
+    // Without its 200,000 steps, a search costs less than 900,000.
+    assert!(one_search >= 1_000_000, "each step of a search is taken from the budget: {one_search}");
 
     let mut world = on_nodes(8);
     let (p, other) = (world.prepare("p"), world.prepare("other"));

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use berth_testkit::programs::TempDir;
+use http::Method;
 use serde_json::{Value, json};
 
 use super::bindings::{race, zones};
-use super::world::{PODS, pod, post};
-use crate::client::connect;
+use super::world::{PODS, ask, pod, post};
+use crate::client::{connect, eventually};
 use crate::process::Berth;
 
 /// An API server with these arguments, and an administrator's client.
@@ -40,6 +41,49 @@ async fn the_guard_is_on_by_default_and_can_be_disabled() {
             assert!(reply.message().starts_with(&begin), "{reply:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guard_of_a_cluster_holds_wherever_a_pod_gets_a_rule() {
+    let directory = TempDir::new("admission-ways");
+    let berth = Berth::start(&directory, "up", &["up", "--no-summary", "--nodes", "1"]);
+    let client = connect(Path::new(&berth.line_after("export KUBECONFIG="))).await;
+    let anti_affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [
+        {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "topology.kubernetes.io/zone"}]}});
+    let annotations = json!({"scheduling.berth.dev/affinity": anti_affinity.to_string()});
+    let plain = pod("plain", json!({}), json!({"schedulerName": "none"}));
+    assert_eq!(post(&client, PODS, &plain).await.code, 201);
+    let path = format!("{PODS}/plain");
+    let binding = |annotations: &Value| {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "name": "node-1"});
+        json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "plain", "annotations": annotations}, "target": node})
+    };
+    let patch = json!({"metadata": {"annotations": annotations}}).to_string();
+    let patched = async |path: &str| {
+        ask(&client, Method::PATCH, path, "application/merge-patch+json", patch.as_str()).await.unwrap()
+    };
+    for (way, reply) in [
+        ("creation", post(&client, PODS, &pod("new", json!({"annotations": annotations}), json!({}))).await),
+        ("update", patched(&path).await),
+        ("status", patched(&format!("{path}/status")).await),
+        ("binding", post(&client, &format!("{path}/binding"), &binding(&annotations)).await),
+        ("bindings", post(&client, "/api/v1/namespaces/default/bindings", &binding(&annotations)).await),
+    ] {
+        let is_guarded =
+            reply.code == 403 && reply.message().contains("required anti-affinity over all namespaces");
+        assert!(is_guarded, "{way}: {reply:?}");
+    }
+    let policy = json!({"apiVersion": "scheduling.berth.dev/v1alpha1", "kind": "PlacementPolicy", "metadata": {"name": "greedy"},
+        "spec": {"podSelector": {"matchLabels": {"app": "greedy"}}, "extendedAffinity": anti_affinity}});
+    let policies = "/apis/scheduling.berth.dev/v1alpha1/namespaces/default/placementpolicies";
+    assert_eq!(post(&client, policies, &policy).await.code, 201);
+    let greedy = pod("greedy", json!({"labels": {"app": "greedy"}}), json!({}));
+    eventually("the rule of the policy is guarded", async || {
+        let reply = post(&client, &format!("{PODS}?dryRun=All"), &greedy).await;
+        if reply.code == 403 { Ok(()) } else { Err(format!("{reply:?}")) }
+    })
+    .await;
+    assert_eq!(post(&client, &format!("{path}/binding"), &binding(&json!({}))).await.code, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]
