@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_api::feature_gates::FeatureGates;
+use berth_control::pod_gc::QUARANTINE;
 use berth_control::zones::EvictionRates;
 
 use crate::provisioner::ProvisionerOptions;
@@ -38,7 +39,7 @@ impl Default for ControllerOptions {
             node_monitor_period: Duration::from_secs(5),
             eviction_rates: EvictionRates::default(),
             terminated_pod_threshold: 12_500,
-            pod_gc_quarantine: Duration::from_secs(40),
+            pod_gc_quarantine: QUARANTINE,
             pod_gc_period: Duration::from_secs(20),
             autoscaler_sync_period: Duration::from_secs(15),
             feature_gates: FeatureGates::default(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use berth_api::object::NamespacedName;
 use berth_api::resource::{NODES, PODS};
+use berth_control::pod_gc::{Age, PodNode, age, is_garbage};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
@@ -15,7 +16,7 @@ use super::api::{Api, DeleteOptions};
 use super::disruption::disruption_target;
 use super::informers::Caches;
 use super::options::ControllerOptions;
-use super::view::{PartialObjectMetadata, Pod};
+use super::view::{Condition, PartialObjectMetadata, Pod};
 use berth_client::call::CallError;
 
 pub(crate) struct PodGc {
@@ -50,21 +51,21 @@ impl PodGc {
         for pod in ended_beyond(&pods, self.options.terminated_pod_threshold) {
             self.report(&pod, self.delete(&pod).await);
         }
-        for pod in pods.iter().filter(|pod| pod.metadata.is_deleting() && pod.spec.node_name.is_empty()) {
-            self.report(pod, self.delete(pod).await);
+        let garbage = pods.into_iter().map(|pod| (self.node_of(&pod), pod));
+        let garbage: Vec<_> =
+            garbage.filter(|(node, pod)| is_garbage(pod.metadata.is_deleting(), *node)).collect();
+        let (orphans, garbage): (Vec<_>, Vec<_>) =
+            garbage.into_iter().partition(|(node, _)| *node == PodNode::Missing);
+        for (_, pod) in garbage {
+            self.report(&pod, self.fail_and_delete(&pod, None).await);
         }
-        let is_missing = |pod: &&Arc<Pod>| {
-            !pod.spec.node_name.is_empty()
-                && !self.caches.nodes.contains(&NamespacedName::new("", pod.spec.node_name.as_str()))
-        };
-        let orphans: Vec<&Arc<Pod>> = pods.iter().filter(is_missing).collect();
-        missing.retain(|node, _| orphans.iter().any(|pod| pod.spec.node_name == *node));
-        for pod in &orphans {
+        missing.retain(|node, _| orphans.iter().any(|(_, pod)| pod.spec.node_name == *node));
+        for (_, pod) in &orphans {
             missing.entry(pod.spec.node_name.clone()).or_insert_with(Instant::now);
         }
         // The cache may be stale: the collector reads each node from the API before it deletes its pods.
         let mut gone: HashMap<&str, bool> = HashMap::new();
-        for pod in orphans {
+        for (_, pod) in &orphans {
             let node = pod.spec.node_name.as_str();
             if missing.get(node).is_none_or(|since| since.elapsed() < self.options.pod_gc_quarantine) {
                 continue;
@@ -80,16 +81,29 @@ impl PodGc {
                 }
             };
             if is_gone {
-                self.report(pod, self.fail_and_delete(pod).await);
+                let message = "PodGC: node no longer exists";
+                let condition = disruption_target(pod, "DeletionByPodGC", message, Timestamp::now());
+                self.report(pod, self.fail_and_delete(pod, Some(condition)).await);
             }
         }
     }
 
-    async fn fail_and_delete(&self, pod: &Pod) -> Result<(), CallError> {
+    fn node_of(&self, pod: &Pod) -> PodNode {
+        if pod.spec.node_name.is_empty() {
+            return PodNode::None;
+        }
+        let node = self.caches.nodes.get(&NamespacedName::new("", &pod.spec.node_name));
+        node.map_or(PodNode::Missing, |node| {
+            PodNode::of(node.holds("Ready", "True"), node.spec.taints.iter().map(|taint| &taint.taint))
+        })
+    }
+
+    async fn fail_and_delete(&self, pod: &Pod, condition: Option<Condition>) -> Result<(), CallError> {
         if !pod.is_terminal() {
-            let message = "PodGC: node no longer exists";
-            let condition = disruption_target(pod, "DeletionByPodGC", message, Timestamp::now());
-            let status = json!({"phase": "Failed", "conditions": [condition]});
+            let status = match condition {
+                Some(condition) => json!({"phase": "Failed", "conditions": [condition]}),
+                None => json!({"phase": "Failed"}),
+            };
             self.api.merge_status(&PODS, &pod.metadata, &status).await?;
         }
         self.delete(pod).await
@@ -111,16 +125,16 @@ impl PodGc {
     }
 }
 
-/// Ended pods beyond the threshold, oldest first.
+/// Ended pods beyond the threshold, in the order in which they are deleted. Without one, none are.
 fn ended_beyond(pods: &[Arc<Pod>], threshold: usize) -> Vec<Arc<Pod>> {
-    let mut ended: Vec<_> =
-        pods.iter().filter(|pod| pod.is_terminal() && !pod.metadata.is_deleting()).collect();
+    let mut ended: Vec<_> = pods.iter().filter(|pod| threshold > 0 && pod.is_terminal()).collect();
     let n_over = ended.len().saturating_sub(threshold);
-    ended.sort_by(|a, b| {
-        let age = |pod: &Pod| (pod.metadata.creation_timestamp, pod.metadata.namespaced_name());
-        age(a).cmp(&age(b))
-    });
+    ended.sort_by(|a, b| age_of(a).cmp(&age_of(b)));
     ended.into_iter().take(n_over).cloned().collect()
+}
+
+fn age_of(Pod { metadata, status, .. }: &Pod) -> Age<'_> {
+    age(&status.phase, &status.reason, metadata.creation_timestamp, &metadata.name)
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 pub mod bounds;
 pub mod budget;
 pub mod claim;
+pub mod cron_job;
 pub mod daemon_set;
 pub mod deployment;
 pub mod expand;
 pub mod job;
 pub mod limits;
+pub mod pod_gc;
 pub mod quota;
 pub mod replica_set;
 pub mod stateful_set;

@@ -8,12 +8,13 @@ use berth_api::object::NamespacedName;
 use berth_api::resource::{CRON_JOBS, JOBS};
 use berth_api::syntax::cron::time_zone;
 use berth_client::call::CallError;
+use berth_control::cron_job::job_name;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use self::plan::{job_name, plan, reference};
+use self::plan::{plan, reference};
 use super::api::{Api, DeleteOptions, Precondition, Propagation};
 use super::events::{Recorder, Reference};
 use super::index::Index;
@@ -109,7 +110,7 @@ impl CronJobs {
         scheduled: Timestamp,
         zone: &TimeZone,
     ) -> Result<Option<Job>, CallError> {
-        let (namespace, name) = (&cron_job.metadata.namespace, job_name(cron_job, scheduled));
+        let (namespace, name) = (&cron_job.metadata.namespace, job_name(&cron_job.metadata.name, scheduled));
         let body = new_job(cron_job, &name, scheduled, zone).to_string().into_bytes();
         match self.api.create_as(&JOBS, namespace, body).await {
             Ok(job) => {
@@ -162,7 +163,7 @@ mod tests {
         .unwrap();
         let scheduled: Timestamp = "2026-07-01T00:00:00Z".parse().unwrap();
         let berlin = time_zone("Europe/Berlin").unwrap();
-        let job = new_job(&cron_job, &job_name(&cron_job, scheduled), scheduled, &berlin);
+        let job = new_job(&cron_job, &job_name("c", scheduled), scheduled, &berlin);
         assert_eq!(job["metadata"]["name"], "c-29714400");
         assert_eq!(job["metadata"]["annotations"], json!({"k": "v", SCHEDULED: "2026-07-01T02:00:00+02:00"}));
         assert_eq!(job["metadata"]["ownerReferences"][0]["controller"], true);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use berth_api::resource::JOBS;
 use berth_api::syntax::cron::Schedule;
+use berth_control::cron_job::{Due, due, job_name};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
@@ -35,11 +36,6 @@ pub(super) fn reference(job: &Job) -> ActiveJob {
         name: job.metadata.name.clone(),
         uid: job.metadata.uid.clone(),
     }
-}
-
-/// The name of the Job for a scheduled time: one for each minute, so that no time gets two.
-pub(super) fn job_name(cron_job: &CronJob, scheduled: Timestamp) -> String {
-    format!("{}-{}", cron_job.metadata.name, scheduled.as_second() / 60)
 }
 
 /// Decides by the Jobs that the CronJob controls. `is_gone` says of an active Job that is not among them whether it does
@@ -74,7 +70,9 @@ pub(super) fn plan(
             return plan;
         }
     };
-    let Due { earliest, scheduled, n_missed } = due(cron_job, &schedule, zone, now);
+    let since = cron_job.status.last_schedule_time.or(cron_job.metadata.creation_timestamp).unwrap_or(now);
+    let Due { earliest, scheduled, n_missed } =
+        due(since, spec.starting_deadline_seconds, &schedule, zone, now);
     plan.again_at = schedule.next(scheduled.unwrap_or(earliest), zone);
     if n_missed > MANY_MISSED {
         let message = format!(
@@ -83,7 +81,7 @@ pub(super) fn plan(
         plan.events.push(Notice::warning("TooManyMissedTimes", message));
     }
     let Some(scheduled) = scheduled else { return plan };
-    let name = job_name(cron_job, scheduled);
+    let name = job_name(&cron_job.metadata.name, scheduled);
     let is_late = spec.starting_deadline_seconds.is_some_and(|seconds| {
         scheduled.saturating_add(SignedDuration::from_secs(seconds)).is_ok_and(|end| end < now)
     });
@@ -162,43 +160,6 @@ fn prune_history(plan: &mut Plan, cron_job: &CronJob, jobs: &[Arc<Job>]) {
         let n_surplus = ended.len().saturating_sub(limit);
         plan.delete.extend(ended.into_iter().take(n_surplus).cloned());
     }
-}
-
-/// The time that is due.
-struct Due {
-    /// The times after this one count.
-    earliest: Timestamp,
-    /// The last scheduled time that has come; none if none has since the last one.
-    scheduled: Option<Timestamp>,
-    /// About how many have come.
-    n_missed: i64,
-}
-
-fn due(cron_job: &CronJob, schedule: &Schedule, zone: &TimeZone, now: Timestamp) -> Due {
-    let mut earliest =
-        cron_job.status.last_schedule_time.or(cron_job.metadata.creation_timestamp).unwrap_or(now);
-    if let Some(seconds) = cron_job.spec.starting_deadline_seconds
-        && let Ok(deadline) = now.saturating_sub(SignedDuration::from_secs(seconds))
-    {
-        earliest = earliest.max(deadline);
-    }
-    let Some(first) = schedule.next(earliest, zone).filter(|first| *first <= now) else {
-        return Due { earliest, scheduled: None, n_missed: 0 };
-    };
-    let Some(second) = schedule.next(first, zone).filter(|second| *second <= now) else {
-        return Due { earliest, scheduled: Some(first), n_missed: 1 };
-    };
-    // An estimate by the first interval: a schedule of every second may have millions of times since.
-    let interval = second.duration_since(first).as_secs().max(1);
-    let n_missed = now.duration_since(first).as_secs() / interval + 1;
-    let skipped = SignedDuration::from_secs((n_missed - 2).max(0) * interval);
-    let mut last = first;
-    let mut next = first.saturating_add(skipped).ok().and_then(|from| schedule.next(from, zone));
-    while let Some(time) = next.filter(|time| *time <= now) {
-        last = time;
-        next = schedule.next(time, zone);
-    }
-    Due { earliest, scheduled: Some(last), n_missed }
 }
 
 #[cfg(test)]

@@ -115,3 +115,30 @@ async fn cordon_adds_a_taint_and_no_execute_evicts_at_once() {
         .await;
     world.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn pods_were_left_on_a_node_that_is_out_of_service() {
+    let mut options = options();
+    options.node_monitor_grace_period = Duration::from_secs(4);
+    let world = World::with(3, options).await;
+    let mut pod = template("db", "run");
+    pod["spec"]["tolerations"] = json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists",
+        "effect": "NoExecute", "tolerationSeconds": 0}]);
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": {"replicas": 1,
+        "serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": pod}});
+    world.create("/apis/apps/v1/namespaces/default/statefulsets", &set).await;
+    let path = format!("{PODS}/db-0");
+    let pod = world.until("ready", &path, is_ready).await;
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+    world.set_dead(&node, true);
+    world.until("told to leave", &path, is_deleting).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    world.until("still there", &path, |now| now["metadata"]["uid"] == pod["metadata"]["uid"]).await;
+    let mut taints = world.get(&format!("/api/v1/nodes/{node}")).await["spec"]["taints"].clone();
+    let taint =
+        json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"});
+    taints.as_array_mut().unwrap().push(taint);
+    world.patch(&format!("/api/v1/nodes/{node}"), json!({"spec": {"taints": taints}})).await;
+    world.until("elsewhere", &path, |pod| is_ready(pod) && pod["spec"]["nodeName"] != node.as_str()).await;
+    world.end().await;
+}

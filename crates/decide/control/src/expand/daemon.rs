@@ -76,9 +76,9 @@ impl Eligibility {
     }
 }
 
-/// Takes the node that a daemon pod is bound or pinned to out of it. Returns whether its controller creates such a pod for this node, as
-/// far as the pod says.
-pub fn is_daemon_of(pod: &mut Pod, node: &Node) -> bool {
+/// Takes the node that a daemon pod is bound or pinned to out of it. Returns whether its controller creates and keeps such a pod for this
+/// node, as far as the pod says.
+pub fn belongs(pod: &mut Pod, node: &Node) -> Belongs {
     pod.spec.node_name.clear();
     if let Some(affinity) = &mut pod.spec.affinity
         && let Some(affinity) = &mut affinity.node_affinity
@@ -86,7 +86,7 @@ pub fn is_daemon_of(pod: &mut Pod, node: &Node) -> bool {
         affinity.required_during_scheduling_ignored_during_execution = None;
     }
     let eligibility = Eligibility::of(pod, FeatureGates::default());
-    eligibility.check(&node.metadata, node.spec.taints.iter()).should_run
+    eligibility.check(&node.metadata, node.spec.taints.iter())
 }
 
 /// The node that a daemon pod is bound or pinned to.

@@ -31,7 +31,7 @@ mod selector;
 mod template;
 
 pub use berth_api::object::group::POD_TEMPLATE_HASH;
-pub use daemon::{Belongs, Eligibility, daemon_tolerations, is_daemon_of, pin, target_node};
+pub use daemon::{Belongs, Eligibility, belongs, daemon_tolerations, pin, target_node};
 pub use earlier::{find_earlier_templates, workload_names};
 pub use error::ExpandError;
 pub use job::COMPLETION_INDEX;

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use berth_api::object::group::POD_TEMPLATE_HASH;
 use berth_api::object::{ObjectMeta, OwnerReference, Pod};
 use berth_api::read::Kind;
 use berth_input::inventory::{Entry, Inventory, Workload};
+
+use crate::cron_job;
 
 /// Owner: kind, namespace and name.
 type Key<'a> = (Kind, &'a str, &'a str);
@@ -44,7 +45,7 @@ impl<'a> Ownership<'a> {
             index.names.insert((&pod.metadata.namespace, &pod.metadata.name));
             let Some(key) = owner_key(&pod.metadata) else { continue };
             index.pods.entry(key).or_default().push(pod);
-            if let (false, Some(deployment)) = (index.uids.contains_key(&key), deployment_of(pod)) {
+            if let (false, Some(deployment)) = (index.uids.contains_key(&key), pod.deployment()) {
                 let owner = (pod.metadata.namespace.as_str(), deployment);
                 index.pods_of_absent_replica_sets.entry(owner).or_default().push(pod);
             }
@@ -81,13 +82,9 @@ impl<'a> Ownership<'a> {
     /// Whether a pod belongs to a run of the CronJob whose Job is not in the input.
     pub(super) fn has_pods_of_absent_jobs(&self, cron_job: &ObjectMeta) -> bool {
         self.pods.keys().any(|(kind, namespace, job)| {
-            // The CronJob controller names Jobs after the time of the run.
             *kind == Kind::Job
                 && *namespace == cron_job.namespace
-                && job
-                    .strip_prefix(cron_job.name.as_str())
-                    .and_then(|rest| rest.strip_prefix('-'))
-                    .is_some_and(|time| !time.is_empty() && time.bytes().all(|b| b.is_ascii_digit()))
+                && cron_job::of_job(job) == Some(&cron_job.name)
         })
     }
 
@@ -112,11 +109,4 @@ fn owner_is(metadata: &ObjectMeta, owner_uid: &str) -> bool {
     metadata
         .controller()
         .is_some_and(|owner| owner.uid.is_empty() || owner_uid.is_empty() || owner.uid == owner_uid)
-}
-
-/// The Deployment of a ReplicaSet's pod: ReplicaSets of Deployments are named `<deployment>-<hash>`.
-fn deployment_of(pod: &Pod) -> Option<&str> {
-    let owner = pod.metadata.controller().filter(|owner| owner.kind == "ReplicaSet")?;
-    let hash = pod.metadata.labels.get(POD_TEMPLATE_HASH)?;
-    owner.name.strip_suffix(hash.as_str())?.strip_suffix('-')
 }

@@ -7,7 +7,7 @@ use berth_api::object::volume::CsiNode;
 use berth_api::object::{NamespacedName, Node, Pod, TOPOLOGY_LABELS, VolumeObject};
 use berth_api::read::{Kind, SourceLocation};
 use berth_api::syntax::labels::{HOSTNAME, ZONE};
-use berth_control::expand::{is_daemon_of, target_node};
+use berth_control::expand::{belongs, target_node};
 use berth_input::inventory::{Entry, Inventory};
 
 use super::Target;
@@ -179,7 +179,7 @@ fn daemons(
         recreate(&mut new, None);
         for (node, daemons) in nodes.iter().zip(&mut daemons) {
             let mut new = new.clone();
-            if owner.is_none() || is_daemon_of(&mut new, node) {
+            if owner.is_none() || belongs(&mut new, node).should_run {
                 daemons.push(new);
                 seen.extend(owner.clone().filter(|_| is_type));
             }

@@ -8,6 +8,7 @@ use berth_api::feature_gates::VersionChange;
 use berth_api::object::volume::PersistentVolumeClaim;
 use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
+use berth_control::pod_gc::QUARANTINE;
 use berth_engine::Outcome;
 use berth_input::inventory::{Entry, Workload};
 use berth_input::policy::{PolicySet, changes};
@@ -270,8 +271,10 @@ impl Simulation {
         match &pod.outcome {
             Outcome::Placed { node, .. } if !awaits_admission && !self.has_node(node) => {
                 self.warnings.push(format!(
-                    "Pod {}: spec.nodeName names node {node}, which is not in the input: the pod is ignored for placement",
-                    pod.pod.key()
+                    "Pod {}: spec.nodeName names node {node}, which is not in the input: the pod is ignored for placement. A cluster without \
+                     this node deletes it after {} s",
+                    pod.pod.key(),
+                    QUARANTINE.as_secs()
                 ));
             }
             Outcome::Unschedulable { .. } => {

@@ -16,6 +16,8 @@ use super::unadmitted::UnadmittedState;
 impl Simulation {
     /// Nodes have changed: the DaemonSets of the input create their pods there. Returns the pods that they delete, or create no more.
     pub(crate) fn follow_daemons(&mut self, inventory: &Inventory, nodes: &[Node]) -> Vec<Eviction> {
+        let pods = &self.pods;
+        self.rollouts.iter_mut().for_each(|rollout| rollout.follow(nodes, pods));
         let sets = inventory.workloads.iter().filter(|entry| {
             let name = entry.object.metadata().namespaced_name();
             let rolls_out = |kind| self.rollouts.iter().any(|of| (of.kind, &of.name) == (kind, &name));

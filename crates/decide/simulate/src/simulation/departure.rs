@@ -2,13 +2,16 @@
 
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Node, Pod, PodStatus, TOPOLOGY_LABELS, find_condition};
+use berth_control::pod_gc::{PodNode, is_garbage};
 use berth_control::replica_set::{DELETION_COST, Replica};
-use berth_control::taints::{self, Stay, stay};
+use berth_control::taints::{self, Stay, is_unreachable, stay};
+
+use super::state::Simulation;
 
 /// What happens to a pod that leaves its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It belongs to the node, or is being deleted already: nothing replaces it.
+    /// It belongs to the node, or is being deleted already and has been replaced: nothing replaces it.
     Gone,
     /// Its controller creates it again.
     Recreated,
@@ -19,7 +22,10 @@ pub(crate) enum Fate {
 impl Fate {
     pub(crate) fn of(pod: &Pod) -> Fate {
         match pod.metadata.controller() {
-            _ if pod.metadata.is_deleting() || pod.belongs_to_node() => Fate::Gone,
+            _ if pod.belongs_to_node() => Fate::Gone,
+            // Its name becomes free.
+            Some(owner) if owner.kind == "StatefulSet" => Fate::Recreated,
+            _ if pod.metadata.is_deleting() => Fate::Gone,
             Some(_) => Fate::Recreated,
             None => Fate::Lost,
         }
@@ -65,6 +71,15 @@ pub(crate) fn unreachable(pod: &Pod, seconds: Option<i64>, evicts: bool, gates: 
     }
 }
 
+impl Simulation {
+    /// Whether nothing ends the pods that are being deleted on a node: it cannot be reached, and no taint says that nothing runs there.
+    pub(crate) fn keeps_terminating(&self, node: &str) -> bool {
+        self.node(node).is_some_and(|node| {
+            is_unreachable(&node.spec) && !is_garbage(true, PodNode::of(false, node.spec.taints.iter()))
+        })
+    }
+}
+
 /// The pods that a drain of a node evicts: all but those that belong to the node and those that are being deleted.
 pub fn evicted_by_drain<'a>(
     pods: impl Iterator<Item = &'a Pod>,
@@ -80,6 +95,7 @@ pub fn evicted_by_drain<'a>(
 pub(crate) fn recreate(pod: &mut Pod, node: Option<&Node>) {
     let labels = labels_of_binding(pod, node);
     pod.spec.node_name.clear();
+    (pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds) = (None, None);
     let resource_claim_statuses = std::mem::take(&mut pod.status.resource_claim_statuses);
     pod.status = PodStatus { resource_claim_statuses, ..PodStatus::default() }.into();
     for key in labels {

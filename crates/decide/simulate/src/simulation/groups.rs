@@ -14,6 +14,7 @@ use berth_control::expand::DesiredReplicas;
 use berth_engine::{Group, GroupDisruption, GroupLevel, GroupOutcome, Outcome, PreparedPod, RelaxedPod};
 use berth_input::inventory::{Entry, Inventory, Workload, WorkloadSpec};
 use berth_rules::admission::Priority;
+use jiff::Timestamp;
 
 /// What is placed at once: pods by position, with what the caller has of each.
 pub(crate) enum Unit<T> {
@@ -251,16 +252,34 @@ impl Simulation {
         let of_group = (0..self.pods.len()).filter(|i| self.pods[*i].group.as_ref() == Some(key));
         let running = of_group.filter_map(|i| Some((self.own_group(i), self.pods[i].node()?.to_owned())));
         let ending = self.ending_members.iter().filter(|(of, ..)| of.as_ref() == Some(key));
-        running.chain(ending.map(|(_, own, node)| (own.clone(), node.clone()))).collect()
+        running.chain(ending.map(|(_, own, pod)| (own.clone(), pod.spec.node_name.clone()))).collect()
     }
 
-    /// A pod of a group is evicted: until it has ended, it counts with the one that its controller creates at once. A StatefulSet waits.
+    /// A pod of a group is evicted: until it has ended, it counts and keeps its place on the node, while the one that its controller creates
+    /// at once is tried. A StatefulSet waits.
     pub(super) fn note_ending(&mut self, i: usize) {
         let (pod, node) = (&self.pods[i], self.pods[i].node());
         let waits = pod.pod.metadata.controller().is_none_or(|owner| owner.kind == "StatefulSet");
         if let Some(node) = node.filter(|_| pod.group.is_some() && !waits) {
-            self.ending_members.push((pod.group.clone(), self.own_group(i), node.to_owned()));
+            let mut ending = pod.pod.clone();
+            // No other pod has such a name.
+            ending.metadata.name.push_str(" ending");
+            ending.metadata.deletion_timestamp = Some(Timestamp::UNIX_EPOCH);
+            node.clone_into(&mut ending.spec.node_name);
+            ending.spec.resource_claims.clear();
+            let member = (pod.group.clone(), self.own_group(i), ending);
+            self.cluster.set_pod(&member.2);
+            self.ending_members.push(member);
         }
+    }
+
+    /// The evicted pods of groups have ended. Returns whether there were any.
+    pub(super) fn end_members(&mut self) -> bool {
+        let ended = std::mem::take(&mut self.ending_members);
+        for (.., Pod { metadata, .. }) in &ended {
+            self.cluster.remove_pod(&metadata.namespace, &metadata.name);
+        }
+        !ended.is_empty()
     }
 
     /// Sets what the PodGroups of an input require.

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use berth_api::object::{NamespacedName, Pod, UpdateStrategy};
+use berth_api::object::{NamespacedName, Node, Pod, UpdateStrategy};
 use berth_api::read::Kind;
 use berth_control::bounds::Bounds;
-use berth_control::expand::{DesiredReplicas, Expansion, RolledOut, target_node};
+use berth_control::expand::{Belongs, DesiredReplicas, Expansion, RolledOut, belongs, target_node};
 use berth_control::stateful_set::{Member, Spec, max_unavailable};
 use berth_control::{daemon_set, deployment};
 use berth_input::inventory::{Inventory, Workload, WorkloadSpec};
@@ -246,6 +246,26 @@ impl Rollout {
             (daemons.states[*at].should_run, daemons.states[*at].should_continue) = (false, false);
             daemons.changed.insert(*at);
             i64::try_from(*at).into_iter().for_each(|at| _ = self.to_create.remove(&at));
+        }
+    }
+
+    /// Nodes have changed: a DaemonSet has pods where they may run now.
+    pub fn follow(&mut self, nodes: &[Node], pods: &Pods) {
+        let Strategy::DaemonSet(_, daemons) = &mut self.strategy else { return };
+        let created = self.created.iter().filter_map(|name| pods.position(name.namespace(), name.name()));
+        let created = created.map(|at| &pods[at]);
+        let Some(mut pod) = created.chain(self.to_create.values()).next().map(|pod| pod.pod.clone()) else {
+            return;
+        };
+        for node in nodes {
+            let Some(at) = daemons.positions.get(&node.metadata.name) else { continue };
+            let Belongs { should_run, should_continue } = belongs(&mut pod, node);
+            (daemons.states[*at].should_run, daemons.states[*at].should_continue) =
+                (should_run, should_continue);
+            daemons.changed.insert(*at);
+            if !should_run {
+                i64::try_from(*at).into_iter().for_each(|at| _ = self.to_create.remove(&at));
+            }
         }
     }
 

@@ -89,8 +89,8 @@ pub struct Simulation {
     pub(crate) creation: Creation,
     /// Pods that left their nodes, where that is to be undone.
     pub(super) vacated: Option<Vec<Vacated>>,
-    /// Members of groups that are being ended while their controllers have created others: group, own group and node.
-    pub(super) ending_members: Vec<(Option<GroupKey>, Option<GroupKey>, String)>,
+    /// Members of groups that are being ended while their controllers have created others, with their groups and own groups.
+    pub(super) ending_members: Vec<(Option<GroupKey>, Option<GroupKey>, Pod)>,
     /// How often a pod has lost its node.
     pub(super) n_vacated: usize,
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use berth_api::object::{NamespacedName, Pod};
+use berth_control::pod_gc::QUARANTINE;
 use berth_engine::NodeRejection;
 use serde::Serialize;
 
@@ -51,7 +52,9 @@ impl Unadmitted {
 
     pub(super) fn waiting(node: &str) -> Unadmitted {
         let message = format!(
-            "spec.nodeName: node {node} does not exist: add it, name another node, or remove the field"
+            "spec.nodeName: node {node} does not exist, so that the pod is deleted after {} s: add the node, name another one, or remove \
+             the field",
+            QUARANTINE.as_secs()
         );
         Unadmitted { state: UnadmittedState::Waiting, node: node.to_owned(), reason: None, message }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use berth_api::object::{Node, ObjectMeta, OwnerReference, Pod};
 use berth_api::read::Kind;
+use berth_control::cron_job;
 use berth_input::inventory::{Inventory, Workload};
 
 use super::departure::recreate;
@@ -103,16 +104,10 @@ impl Workloads {
             return Some(key.1);
         }
         let top_level = match owner.kind.as_str() {
-            // The name ends with the hash of its template.
-            "ReplicaSet" => pod.metadata.labels.get("pod-template-hash").and_then(|hash| {
-                let deployment = owner.name.strip_suffix(hash.as_str())?.strip_suffix('-')?;
-                Some(format!("Deployment {deployment}"))
-            }),
-            // The name ends with the time of the run.
-            "Job" => owner.name.rsplit_once('-').and_then(|(cron_job, time)| {
+            "ReplicaSet" => pod.deployment().map(|deployment| format!("Deployment {deployment}")),
+            "Job" => cron_job::of_job(&owner.name).and_then(|cron_job| {
                 let cron_job = (key.0.clone(), format!("CronJob {cron_job}"));
-                let is_time = !time.is_empty() && time.bytes().all(|b| b.is_ascii_digit());
-                (is_time && self.known.contains(&cron_job)).then_some(cron_job.1)
+                self.known.contains(&cron_job).then_some(cron_job.1)
             }),
             _ => None,
         };

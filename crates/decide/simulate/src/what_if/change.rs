@@ -20,7 +20,8 @@ use super::departures::Departures;
 use super::error::ChangeError;
 use super::scale;
 use crate::simulation::{
-    SimulatedPod, Simulation, new_node_name, node_like, recreate, slices_like, slices_of,
+    Contact, SimulatedPod, Simulation, new_node_name, node_like, recreate, slices_like, slices_of,
+    unreachable,
 };
 
 /// One change.
@@ -198,14 +199,23 @@ impl Change {
                     node.spec.taints.retain(|t| (&t.key, &t.effect) != (&taint.key, &taint.effect));
                     node.spec.taints.push(taint.clone());
                 })?;
-                if TaintEffect::parse(&taint.effect) == TaintEffect::NoExecute {
+                let evicts = TaintEffect::parse(&taint.effect) == TaintEffect::NoExecute;
+                if evicts {
                     departures.tainted.push((name.clone(), taint.clone()));
-                    let why = format!("has no controller: the taint {} on {name} deletes it", taint.key);
-                    let gates = simulation.cluster.settings().config.feature_gates;
-                    // A toleration with a time limit only postpones the eviction.
-                    let leaves = |pod: &Pod| stay(&pod.spec.tolerations, taint, gates) != Stay::Forever;
-                    departures.leave(simulation, &why, |pod, node| node == name && leaves(pod));
                 }
+                let why = format!("has no controller: the taint {} on {name} deletes it", taint.key);
+                let gates = simulation.cluster.settings().config.feature_gates;
+                let ends = departures.without_contact.contains(name) && !simulation.keeps_terminating(name);
+                // A toleration with a time limit only postpones the eviction.
+                let leaves = |pod: &Pod| {
+                    let is_evicted = evicts && stay(&pod.spec.tolerations, taint, gates) != Stay::Forever;
+                    let is_terminating = || {
+                        let contact = unreachable(pod, None, true, gates);
+                        pod.metadata.is_deleting() || matches!(contact, Contact::Lost(_))
+                    };
+                    is_evicted || ends && is_terminating()
+                };
+                departures.leave(simulation, &why, |pod, node| node == name && leaves(pod));
             }
             Change::RemoveTaint { node, key, effect } => {
                 let is_removed =

@@ -125,16 +125,16 @@ impl Departures {
     }
 }
 
-fn on_nodes(
-    simulation: &Simulation,
-    why: &str,
-    is_selected: impl Fn(&Pod, &str) -> bool,
-) -> impl Iterator<Item = Eviction> {
+/// In the order of an API server's list, in which `kubectl drain` evicts.
+fn on_nodes(simulation: &Simulation, why: &str, is_selected: impl Fn(&Pod, &str) -> bool) -> Vec<Eviction> {
     let on_nodes = simulation.pods().iter().filter_map(|pod| Some((&pod.pod, pod.node()?)));
-    let selected = on_nodes.filter(move |(pod, node)| is_selected(pod, node));
-    selected.map(|(pod, node)| Eviction {
+    let selected = on_nodes.filter(|(pod, node)| is_selected(pod, node));
+    let evictions = selected.map(|(pod, node)| Eviction {
         pod: pod.metadata.namespaced_name(),
         node: node.to_owned(),
         why: why.to_owned(),
-    })
+    });
+    let mut evictions: Vec<_> = evictions.collect();
+    evictions.sort_by(|a, b| a.pod.cmp(&b.pod));
+    evictions
 }

@@ -55,7 +55,7 @@ pub use error::ChangeError;
 pub use evicted::{EvictedPod, Evictor};
 pub use outcome::{BrokenRule, Counts, MovedPod, Summary, UnplacedPod, WhatIfOutcome};
 pub use request::{
-    ChangeRequest, key_value, named_workload, node_labels, refusal, taint, topology_key, valid,
+    ChangeRequest, key_value, named_workload, node_labels, node_name, refusal, taint, topology_key, valid,
     workload_replicas,
 };
 pub use roll::RollNodes;

@@ -19,38 +19,26 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 /// Values that an error names.
 const MAX_NAMED: usize = 5;
 
-/// A change, as it is written. Nodes may have the prefix `node/`.
+/// A change, as it is written.
 #[derive(Clone, Debug)]
 pub enum ChangeRequest {
-    RemoveNode(String),
-    Drain(String),
-    Cordon(String),
-    Uncordon(String),
-    /// Key and value of a node label.
-    RemoveDomain(String, String),
-    /// Key and value of a node label, and for how many seconds.
-    LoseContact(String, String, Option<i64>),
+    Change(Change),
     /// A rolling replacement of nodes.
     RollNodes(RollNodes),
     /// The next change begins a step of its own.
     Then,
-    /// The number of nodes, and the node that they are like.
-    AddNodes(usize, String),
-    /// A node, a label key and its value; none removes the label.
-    SetLabel(String, String, Option<String>),
-    /// A node and a taint.
-    SetTaint(String, Box<Taint>),
-    /// A node, and the key and the effect of taints.
-    RemoveTaint(String, String, Option<String>),
     /// A workload as `deploy/web`, and its replicas.
     Scale(String, u16),
     Evict(String),
-    /// A device, a pool or a driver: `DRIVER[/POOL[/DEVICE]]`.
-    FailDevice(String),
     /// Objects to add or to replace: a file, or a text.
     Overlay(String),
     /// A file with a plan of moves.
     Moves(String),
+}
+
+/// The name of a node, which may have the prefix `node/`.
+pub fn node_name(text: &str) -> String {
+    text.strip_prefix("node/").unwrap_or(text).to_owned()
 }
 
 impl ChangeRequest {
@@ -69,7 +57,11 @@ impl ChangeRequest {
             key => {
                 valid("key", key, syntax::label_key(key))?;
                 value.iter().try_for_each(|value| valid("value", value, syntax::label_value(value)))?;
-                Ok(ChangeRequest::SetLabel(node.to_owned(), key.to_owned(), value))
+                Ok(ChangeRequest::Change(Change::SetLabel {
+                    node: node_name(node),
+                    key: key.to_owned(),
+                    value,
+                }))
             }
         }
     }
@@ -79,16 +71,23 @@ impl ChangeRequest {
     /// # Errors
     /// The text has another form.
     pub fn taint(node: &str, text: &str) -> Result<ChangeRequest, String> {
-        let owned = node.to_owned();
+        let node = node_name(node);
         let Some(removed) = text.strip_suffix('-') else {
-            return Ok(ChangeRequest::SetTaint(owned, Box::new(taint(text)?)));
+            return Ok(ChangeRequest::Change(Change::SetTaint { node, taint: taint(text)? }));
         };
         let (key, effect) = match removed.split_once(':') {
             Some((key, effect)) => (key, Some(effect.to_owned())),
             None => (removed, None),
         };
-        let key = key.split('=').next().unwrap_or_default();
-        Ok(ChangeRequest::RemoveTaint(owned, key.to_owned(), effect))
+        let key = key.split('=').next().unwrap_or_default().to_owned();
+        Ok(ChangeRequest::Change(Change::RemoveTaint { node, key, effect }))
+    }
+
+    /// `DRIVER[/POOL[/DEVICE]]`: a device, a pool or a driver.
+    pub fn fail_device(text: &str) -> ChangeRequest {
+        let mut parts = text.splitn(3, '/').map(str::to_owned);
+        let driver = parts.next().unwrap_or_default();
+        ChangeRequest::Change(Change::FailDevices { driver, pool: parts.next(), device: parts.next() })
     }
 
     /// The change. `namespace` is that of the objects; without it, the only one that has the name.
@@ -96,30 +95,8 @@ impl ChangeRequest {
     /// # Errors
     /// The text names no workload, the name is ambiguous, or it is not the change of one object.
     pub fn change(&self, namespace: Option<&str>, inventory: &Inventory) -> Result<Change, String> {
-        let node = |text: &str| text.strip_prefix("node/").unwrap_or(text).to_owned();
         Ok(match self {
-            ChangeRequest::RemoveNode(name) => Change::RemoveNode(node(name)),
-            ChangeRequest::Drain(name) => Change::Drain(node(name)),
-            ChangeRequest::Cordon(name) => Change::Cordon(node(name)),
-            ChangeRequest::Uncordon(name) => Change::Uncordon(node(name)),
-            ChangeRequest::RemoveDomain(key, value) => {
-                Change::RemoveDomain { key: topology_key(key), value: value.clone() }
-            }
-            ChangeRequest::LoseContact(key, value, seconds) => {
-                Change::LoseContact { key: topology_key(key), value: value.clone(), seconds: *seconds }
-            }
-            ChangeRequest::AddNodes(n_nodes, like) => {
-                Change::AddNodes { n_nodes: *n_nodes, like: node(like) }
-            }
-            ChangeRequest::SetLabel(name, key, value) => {
-                Change::SetLabel { node: node(name), key: key.clone(), value: value.clone() }
-            }
-            ChangeRequest::SetTaint(name, taint) => {
-                Change::SetTaint { node: node(name), taint: Taint::clone(taint) }
-            }
-            ChangeRequest::RemoveTaint(name, key, effect) => {
-                Change::RemoveTaint { node: node(name), key: key.clone(), effect: effect.clone() }
-            }
+            ChangeRequest::Change(change) => change.clone(),
             ChangeRequest::Scale(workload, n_replicas) => {
                 let (kind, name) = named_workload(workload, namespace, inventory)?;
                 Change::Scale { kind, name, n_replicas: *n_replicas }
@@ -134,11 +111,6 @@ impl ChangeRequest {
                 let named = pods.filter(|metadata| metadata.name == name);
                 let namespace = only(given, named.map(|metadata| metadata.namespace.as_str()), pod)?;
                 Change::Evict(NamespacedName::new(&namespace, name))
-            }
-            ChangeRequest::FailDevice(text) => {
-                let mut parts = text.splitn(3, '/').map(str::to_owned);
-                let driver = parts.next().unwrap_or_default();
-                Change::FailDevices { driver, pool: parts.next(), device: parts.next() }
             }
             ChangeRequest::Overlay(_)
             | ChangeRequest::Moves(_)

@@ -376,6 +376,34 @@ fn pods_of_a_stateful_set_on_an_unreachable_node_were_replaced() {
     }
 }
 
+/// As an administrator ends them: <https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown>.
+#[test]
+fn pods_of_a_stateful_set_stayed_on_a_node_that_is_out_of_service() {
+    let text = [node("a", 2), node("b", 4), node("c", 4), workload("StatefulSet", "web", 3, 2)].concat();
+    let start = what_if(&text).simulation().unwrap();
+    let on_a =
+        start.pods().iter().find(|pod| pod.node() == Some("a")).expect("three pods fill the first node");
+    let lose = Change::LoseContact { key: "zone".to_owned(), value: "z-a".to_owned(), seconds: None };
+    let (key, value) = ("node.kubernetes.io/out-of-service".to_owned(), "nodeshutdown".to_owned());
+    let out = |effect: &str| Change::SetTaint {
+        node: "a".to_owned(),
+        taint: Taint { key: key.clone(), value: value.clone(), effect: effect.to_owned() },
+    };
+    for changes in [
+        vec![lose.clone(), out("NoExecute")],
+        vec![lose.clone(), out("NoSchedule")],
+        vec![lose, drain("a"), out("NoExecute")],
+    ] {
+        let changed = played(&text, &changes);
+        let pod = changed.simulation.pod("default", &on_a.pod.metadata.name).expect("it is created again");
+        assert_eq!(
+            (pod.node().is_some_and(|node| node != "a"), pod.pod.metadata.is_deleting()),
+            (true, false)
+        );
+        assert!(changed.outcome.is_harmless());
+    }
+}
+
 #[test]
 fn pods_that_a_rollout_creates_later_were_not_listed() {
     let set = workload("StatefulSet", "web", 3, 2);
@@ -643,4 +671,76 @@ fn members_of_a_group_on_several_unreachable_nodes_were_evicted_at_once() {
     what_if.apply(&lose).expect("the nodes exist");
     let outcome = what_if.run(|_, _| ()).expect("valid").outcome;
     assert_eq!((outcome.moved.len(), outcome.unplaced.len()), (1, 1), "{:?}", outcome.unplaced);
+}
+
+fn running(name: &str, kind: &str, owner: &str, node: &str, rest: &str) -> String {
+    let of = match owner {
+        "" => String::new(),
+        _ => format!(
+            ", ownerReferences: [{{apiVersion: apps/v1, kind: {kind}, name: {owner}, uid: u-{owner}, controller: true}}]"
+        ),
+    };
+    format!(
+        "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default, labels: {{app: '{owner}'}}{of}}}\n\
+         spec: {{nodeName: {node}, containers: [{{name: c, image: i, resources: {{requests: {{cpu: 2}}}}}}]{rest}}}\n\
+         status: {{phase: Running, conditions: [{{type: Ready, status: '{}'}}]}}\n",
+        if name == "db-0" { "False" } else { "True" }
+    )
+}
+
+/// Found with seed 11521179 of the random clusters: `db-0`, which is not ready, used up the disruption.
+#[test]
+fn the_last_pod_was_evicted_first_after_another_one_was_gone() {
+    let text = [
+        node("a", 2),
+        node("b", 4),
+        running("alone", "", "", "a", ""),
+        running("db-0", "StatefulSet", "db", "b", ""),
+        running("db-1", "StatefulSet", "db", "b", ""),
+        workload("StatefulSet", "db", 2, 2),
+        budget("db", 0),
+    ];
+    let mut what_if = what_if(&text.concat());
+    for change in [drain("a"), drain("b")] {
+        what_if.apply(&change).expect("its object exists");
+        what_if.then().expect("the objects are valid");
+    }
+    assert_eq!(what_if.run(|_, _| ()).expect("the objects are valid").outcome.blocked, []);
+}
+
+/// Found with seed 11500061: the new pod finds no place while the old one has it, and too few members exist afterwards.
+#[test]
+fn a_member_took_the_place_of_the_one_that_counted_with_it() {
+    let group = "---\napiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: web, namespace: default}\n\
+                 spec: {schedulingPolicy: {gang: {minCount: 3}}}\n";
+    let of_group = ", schedulingGroup: {podGroupName: web}";
+    let text = |cpu| {
+        let pods =
+            ["a", "b"].map(|node| running(&format!("web-{node}"), "ReplicaSet", "web", node, of_group));
+        [node("a", 2), node("b", cpu), group.to_owned(), pods.concat()].concat()
+    };
+    let evict = Change::Evict(NamespacedName::new("default", "web-b"));
+    let message = |cpu| {
+        let outcome = played(&text(cpu), std::slice::from_ref(&evict)).outcome;
+        outcome.unplaced.first().map(|pod| pod.message.clone())
+    };
+    assert_eq!(message(2).as_deref(), Some("pod group default/web: 2 of at least 3 pods exist"));
+    assert_eq!(message(4), None);
+}
+
+/// Found with seed 11521202.
+#[test]
+fn a_daemon_set_created_pods_on_a_tainted_node_during_its_rollout() {
+    let set = workload("DaemonSet", "agent", 1, 1).replace("  replicas: 1\n", "");
+    let mut what_if = what_if(&[node("a", 2), node("b", 2), node("c", 2), set.clone()].concat());
+    let lose = Change::LoseContact { key: "zone".to_owned(), value: "z-a".to_owned(), seconds: None };
+    what_if.apply(&lose).expect("the zone exists");
+    let new = set.replace("image: i", "image: new");
+    let overlaid = what_if.overlay(|inventory| inventory.read(new.as_bytes(), "new").map(drop));
+    overlaid.expect("the objects are valid").expect("the file is valid");
+    let taint = Taint { key: "k".into(), value: String::new(), effect: "NoExecute".into() };
+    what_if.apply(&Change::SetTaint { node: "c".to_owned(), taint }).expect("the node exists");
+    let changed = what_if.run(|_, _| ()).expect("the objects are valid");
+    assert_eq!(nodes(&changed), BTreeMap::from([("a", 1), ("b", 1)]));
+    assert_eq!(changed.simulation.pods().len(), 2);
 }

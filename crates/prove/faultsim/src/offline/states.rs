@@ -148,9 +148,35 @@ fn without_chosen_nodes(states: &States) -> States {
     })
 }
 
+/// Whether the group of pods has fewer members than it needs.
+fn is_incomplete(state: &str) -> bool {
+    state.starts_with("pending: pod group ") && state.contains(" of at least ")
+}
+
+/// Without what depends on the nodes that the scheduler had chosen: which pods of groups with too few members have not lost them, and where
+/// volumes are.
+fn without_choices(states: &States, other: &States) -> States {
+    let has = |key: &Key, is_meant: fn(&str) -> bool| {
+        let of_workload = [states, other].into_iter().filter_map(|states| states.get(key));
+        of_workload.flat_map(BTreeMap::keys).any(|state| is_meant(state))
+    };
+    let is_of_volume = |state: &str| state.contains("PersistentVolume's node affinity");
+    renamed(states.clone(), |key, state| {
+        let is_member = state.starts_with(RUNNING) || is_incomplete(&state);
+        if is_member && has(key, is_incomplete) {
+            "in an incomplete group".to_owned()
+        } else if state.starts_with("pending") && has(key, is_of_volume) {
+            "pending".to_owned()
+        } else {
+            state
+        }
+    })
+}
+
 /// The differences in words.
 pub fn differences(offline: &States, cluster: &States) -> Vec<String> {
     let (offline, cluster) = (&without_chosen_nodes(offline), &without_chosen_nodes(cluster));
+    let (offline, cluster) = (&without_choices(offline, cluster), &without_choices(cluster, offline));
     let keys: BTreeSet<&Key> = offline.keys().chain(cluster.keys()).collect();
     let different = keys.into_iter().filter(|key| offline.get(key) != cluster.get(key));
     let none = BTreeMap::new();

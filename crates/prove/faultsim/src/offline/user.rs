@@ -145,6 +145,11 @@ impl User {
                 Err(error) => return Err(format!("after {}: {error}", played.join(", "))),
             };
             let simulation = what_if.simulation().map_err(|error| format!("offline: {error}"))?;
+            let on_nodes =
+                pods.iter().map(|pod| (pod.key(), &pod.spec.node_name)).collect::<BTreeMap<_, _>>();
+            let simulated = simulation.pods().iter().map(|pod| (pod.pod.key(), pod.node()));
+            let simulated = simulated.collect::<BTreeMap<_, _>>();
+            tracing::info!(change = played.last(), cluster = ?on_nodes, offline = ?simulated, "settled");
             let cluster = in_cluster(&pods, &workloads, &self.wanted().await?, &self.lost);
             let offline = offline(&simulation, &self.lost);
             let [mut offline, mut cluster] = [offline, cluster];

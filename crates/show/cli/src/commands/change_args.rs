@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use berth_api::object::Node;
 use berth_input::inventory::Inventory;
-use berth_simulate::what_if::{ChangeRequest, RollNodes, key_value, node_labels, workload_replicas};
+use berth_simulate::what_if::{
+    Change, ChangeRequest, RollNodes, key_value, node_labels, node_name, topology_key, workload_replicas,
+};
 use berth_terminal::input::find_inputs;
 use clap::{ArgMatches, Command, FromArgMatches};
 
@@ -107,15 +109,22 @@ impl FromArgMatches for ChangeArgs {
             let indices = matches.indices_of(id).into_iter().flatten().step_by(step);
             changes.extend(indices.zip(requests));
         };
-        add("remove_node", 1, flags.remove_node.into_iter().map(ChangeRequest::RemoveNode).collect());
-        add("drain", 1, flags.drain.into_iter().map(ChangeRequest::Drain).collect());
-        add("cordon", 1, flags.cordon.into_iter().map(ChangeRequest::Cordon).collect());
-        add("uncordon", 1, flags.uncordon.into_iter().map(ChangeRequest::Uncordon).collect());
-        let domains =
-            flags.remove_domain.into_iter().map(|(key, value)| ChangeRequest::RemoveDomain(key, value));
+        let mut add_of_nodes = |id: &str, nodes: Vec<String>, change: fn(String) -> Change| {
+            let change = |node: &String| ChangeRequest::Change(change(node_name(node)));
+            add(id, 1, nodes.iter().map(change).collect());
+        };
+        add_of_nodes("remove_node", flags.remove_node, Change::RemoveNode);
+        add_of_nodes("drain", flags.drain, Change::Drain);
+        add_of_nodes("cordon", flags.cordon, Change::Cordon);
+        add_of_nodes("uncordon", flags.uncordon, Change::Uncordon);
+        let domains = flags.remove_domain.into_iter().map(|(key, value)| {
+            ChangeRequest::Change(Change::RemoveDomain { key: topology_key(&key), value })
+        });
         add("remove_domain", 1, domains.collect());
         let seconds = flags.r#for.map(|duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX));
-        let lost = flags.lose.into_iter().map(|(key, value)| ChangeRequest::LoseContact(key, value, seconds));
+        let lost = flags.lose.into_iter().map(|(key, value)| {
+            ChangeRequest::Change(Change::LoseContact { key: topology_key(&key), value, seconds })
+        });
         add("lose", 1, lost.collect());
         let with = flags.with.as_deref().map(node_of_file).transpose()?;
         let max_unavailable = flags.max_unavailable.unwrap_or(u16::from(flags.surge == 0));
@@ -134,8 +143,10 @@ impl FromArgMatches for ChangeArgs {
         if flags.add_nodes.len() != flags.like.len() {
             return Err(error("--add-nodes", "each needs its own --like"));
         }
-        let added = flags.add_nodes.into_iter().zip(flags.like);
-        add("add_nodes", 1, added.map(|(n, like)| ChangeRequest::AddNodes(usize::from(n), like)).collect());
+        let added = flags.add_nodes.into_iter().zip(flags.like).map(|(n, like)| {
+            ChangeRequest::Change(Change::AddNodes { n_nodes: usize::from(n), like: node_name(&like) })
+        });
+        add("add_nodes", 1, added.collect());
         let of_nodes = |flag: &str, pairs: &[String], parse: Parse| {
             let request = |pair: &[String]| {
                 let [node, text] = pair else { return Err(error(flag, "needs two values")) };
@@ -147,7 +158,11 @@ impl FromArgMatches for ChangeArgs {
         add("taint", 2, of_nodes("--taint", &flags.taint, ChangeRequest::taint)?);
         add("scale", 1, flags.scale.into_iter().map(|(w, n)| ChangeRequest::Scale(w, n)).collect());
         add("evict", 1, flags.evict.into_iter().map(ChangeRequest::Evict).collect());
-        add("fail_device", 1, flags.fail_device.into_iter().map(ChangeRequest::FailDevice).collect());
+        add(
+            "fail_device",
+            1,
+            flags.fail_device.iter().map(|text| ChangeRequest::fail_device(text)).collect(),
+        );
         add("moves", 1, flags.moves.into_iter().map(ChangeRequest::Moves).collect());
         let files = matches.get_many::<String>("files").into_iter().flatten().cloned();
         add("files", 1, files.map(ChangeRequest::Overlay).collect());

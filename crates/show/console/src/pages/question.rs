@@ -3,7 +3,7 @@
 use berth_input::inventory::Inventory;
 use berth_simulate::PendingFor;
 use berth_simulate::what_if::{
-    ChangeRequest, Changed, WhatIf, key_value, refusal, topology_key, workload_replicas,
+    Change, ChangeRequest, Changed, WhatIf, key_value, node_name, refusal, topology_key, workload_replicas,
 };
 
 use super::answer::PageError;
@@ -60,13 +60,13 @@ impl Question {
             };
             question.is_posed = true;
             let change = match name.as_ref() {
-                "remove-node" => ChangeRequest::RemoveNode(value.to_owned()),
-                "drain" => ChangeRequest::Drain(value.to_owned()),
-                "cordon" => ChangeRequest::Cordon(value.to_owned()),
-                "uncordon" => ChangeRequest::Uncordon(value.to_owned()),
+                "remove-node" => ChangeRequest::Change(Change::RemoveNode(node_name(value))),
+                "drain" => ChangeRequest::Change(Change::Drain(node_name(value))),
+                "cordon" => ChangeRequest::Change(Change::Cordon(node_name(value))),
+                "uncordon" => ChangeRequest::Change(Change::Uncordon(node_name(value))),
                 "remove-domain" => {
                     let (key, value) = key_value(value).map_err(bad)?;
-                    ChangeRequest::RemoveDomain(key, value)
+                    ChangeRequest::Change(Change::RemoveDomain { key: topology_key(&key), value })
                 }
                 "then" => ChangeRequest::Then,
                 "add-nodes" => {
@@ -76,7 +76,7 @@ impl Question {
                 }
                 "like" => {
                     let n = n_nodes.take().ok_or_else(|| bad("give add-nodes=N before it".to_owned()))?;
-                    ChangeRequest::AddNodes(n, value.to_owned())
+                    ChangeRequest::Change(Change::AddNodes { n_nodes: n, like: node_name(value) })
                 }
                 "scale" => {
                     let (workload, n) = workload_replicas(value).map_err(bad)?;
@@ -118,7 +118,10 @@ impl Question {
             question.changes.push(change);
         }
         let sum = |of: fn(&ChangeRequest) -> usize| question.changes.iter().map(of).sum::<usize>();
-        let added = sum(|change| if let ChangeRequest::AddNodes(n, _) = change { *n } else { 0 });
+        let added = sum(|change| match change {
+            ChangeRequest::Change(Change::AddNodes { n_nodes, .. }) => *n_nodes,
+            _ => 0,
+        });
         let replicas =
             sum(|change| if let ChangeRequest::Scale(_, n) = change { usize::from(*n) } else { 0 });
         for (n, most, what) in [

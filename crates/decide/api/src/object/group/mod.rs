@@ -219,11 +219,7 @@ impl GroupKey {
     fn of_controller(pod: &Pod) -> Option<GroupKey> {
         let owner = pod.metadata.controller()?;
         let (kind, name) = match &*owner.kind {
-            // Its name ends with the hash of its template.
-            "ReplicaSet" => {
-                let hash = pod.metadata.labels.get(POD_TEMPLATE_HASH)?;
-                ("Deployment", owner.name.strip_suffix(hash.as_str())?.strip_suffix('-')?)
-            }
+            "ReplicaSet" => ("Deployment", pod.deployment()?),
             kind => (GROUPED_BY_WORKLOAD.into_iter().find(|grouped| *grouped == kind)?, &*owner.name),
         };
         Some(GroupKey::of_workload(kind, &pod.metadata.namespace, name))
@@ -233,6 +229,14 @@ impl GroupKey {
     pub fn of_owner(owner: GroupOwner, namespace: &str, name: &str) -> GroupKey {
         let name = NamespacedName::new(namespace, &format!("{}/{name}", owner.name()));
         GroupKey { kind: GroupKind::Owner(owner), name }
+    }
+}
+
+impl Pod {
+    /// The Deployment of its ReplicaSet, whose name ends with the hash of the template.
+    pub fn deployment(&self) -> Option<&str> {
+        let owner = self.metadata.controller().filter(|owner| owner.kind == "ReplicaSet")?;
+        owner.name.strip_suffix(self.metadata.label(POD_TEMPLATE_HASH)?)?.strip_suffix('-')
     }
 }
 

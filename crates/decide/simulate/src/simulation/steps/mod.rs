@@ -140,7 +140,9 @@ impl Simulation {
                 break;
             }
             let has_placed = steps.place(is_first || is_end, &mut progress);
-            steps.simulation.ending_members.clear();
+            if steps.simulation.end_members() {
+                steps.waiting.were_all_tried = false;
+            }
             if is_end && !has_placed {
                 break;
             }

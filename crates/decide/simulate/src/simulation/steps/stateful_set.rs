@@ -3,7 +3,6 @@
 use std::mem;
 
 use berth_control::stateful_set::{Member, Step, steps};
-use berth_control::taints::is_unreachable;
 
 use super::Steps;
 use crate::simulation::rollout::{Rollout, Strategy};
@@ -54,12 +53,11 @@ impl Steps<'_> {
         has_changed
     }
 
-    /// Deletes a pod on a node that cannot be reached: nothing ends it there, and its name or its place on the node is not free. Returns
+    /// Deletes a pod on a node that cannot be reached: unless that is out of service, nothing ends it there, and its name or its place on the node is not free. Returns
     /// whether that is so.
     pub(super) fn stays_terminating(&mut self, position: usize) -> bool {
         let pod = &self.simulation.pods[position];
-        let node = pod.node().and_then(|node| self.simulation.node(node));
-        let is_unreachable = node.is_some_and(|node| is_unreachable(&node.spec));
+        let is_unreachable = pod.node().is_some_and(|node| self.simulation.keeps_terminating(node));
         let owner = pod.pod.metadata.controller().map(|owner| owner.kind.as_str());
         let is_named = matches!(owner, Some("StatefulSet" | "DaemonSet"));
         let is_replaced = owner.is_some() && !is_named;
