@@ -72,7 +72,7 @@ pub fn run(arguments: &[&str]) -> Result<String, String> {
 }
 
 /// The servers of recorded requests: name, file, gates, and APIs that are on.
-const SERVERS: [(&str, &str, &str, &str); 7] = [
+const SERVERS: [(&str, &str, &str, &str); 8] = [
     (
         "gates",
         "1.37.jsonl.gz",
@@ -83,6 +83,7 @@ const SERVERS: [(&str, &str, &str, &str); 7] = [
     ("genericworkload", "1.37.jsonl.gz", GENERIC_WORKLOAD, GENERIC_WORKLOAD_API),
     ("general", "1.37-general.jsonl.gz", "", ""),
     ("held", "1.37-held.jsonl.gz", "", ""),
+    ("policies", "1.37-policies.jsonl.gz", "", ""),
     ("mutations", "1.37-mutations.jsonl.gz", GENERIC_WORKLOAD, GENERIC_WORKLOAD_API),
     ("updates", "1.37-updates.jsonl.gz", GENERIC_WORKLOAD, GENERIC_WORKLOAD_API),
 ];

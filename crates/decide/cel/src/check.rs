@@ -188,8 +188,8 @@ impl Checker<'_> {
         };
         let found = match &target {
             Type::Map(entry) => entry.1.clone(),
-            Type::Object(object) => match object.fields.iter().find(|(name, _)| *name == field) {
-                Some((_, field)) => field.clone(),
+            Type::Object(object) => match object.fields.get(field) {
+                Some(field) => field.clone(),
                 None => {
                     self.report(id, format!("undefined field '{field}'"));
                     Type::Error

@@ -24,10 +24,10 @@ pub enum Step {
 }
 
 /// The largest size of a part of a variable; none if it is not known.
-pub type LargestSize = fn(&[Step]) -> Option<u64>;
+pub type LargestSize<'a> = &'a dyn Fn(&[Step]) -> Option<u64>;
 
 /// The highest cost of an expression.
-pub(crate) fn estimate(tree: &Tree, checked: &Checked, largest_size: LargestSize) -> u64 {
+pub(crate) fn estimate(tree: &Tree, checked: &Checked, largest_size: LargestSize<'_>) -> u64 {
     let none = || vec![None; tree.nodes.len()];
     let (sizes, entries) = (none(), vec![None; tree.nodes.len()]);
     let paths = vec![Vec::new(); tree.nodes.len()];
@@ -90,7 +90,7 @@ struct Local {
 struct Estimation<'a> {
     tree: &'a Tree,
     checked: &'a Checked,
-    largest_size: LargestSize,
+    largest_size: LargestSize<'a>,
     sizes: Vec<Option<Size>>,
     entries: Vec<Option<Entry>>,
     paths: Vec<Vec<Step>>,

@@ -54,14 +54,24 @@ pub(crate) fn prepare(tree: &Tree) -> Vec<Prepared> {
     nodes
 }
 
+/// Gives the fields of the variable `variables` when they are read: the value of a name. An evaluation for it begins at the depth that it
+/// is given.
+pub type CompositedVariables<'a> = &'a dyn Fn(&str, usize) -> Result<Value, String>;
+
+const COMPOSITED: &str = "variables";
+/// Levels of a tree whose evaluation takes as much of the stack as an evaluation that begins.
+const LEVELS_OF_VARIABLE: usize = 4;
+
 pub(crate) fn evaluate(
     tree: &Tree,
     prepared: &[Prepared],
     variables: &[(&str, Value)],
+    composited: (usize, Option<CompositedVariables<'_>>),
     budget: &mut Budget,
 ) -> Outcome {
+    let (depth, composited) = composited;
     let scope = variables.iter().map(|(name, value)| (*name, Slot::Known(Ok(value.clone())))).collect();
-    Evaluation { tree, prepared, scope, budget, depth: 0 }.value(tree.root)
+    Evaluation { tree, prepared, scope, composited, budget, depth }.value(tree.root)
 }
 
 enum Slot {
@@ -74,6 +84,7 @@ struct Evaluation<'a> {
     tree: &'a Tree,
     prepared: &'a [Prepared],
     scope: Vec<(&'a str, Slot)>,
+    composited: Option<CompositedVariables<'a>>,
     budget: &'a mut Budget,
     depth: usize,
 }
@@ -131,6 +142,18 @@ impl<'a> Evaluation<'a> {
     }
 
     fn select(&mut self, operand: Id, field: &Arc<str>, test: bool) -> Outcome {
+        if let (Some(composited), Kind::Ident(name)) = (self.composited, self.tree.kind(operand))
+            && &**name == COMPOSITED
+            && !self.scope.iter().any(|(local, _)| *local == COMPOSITED)
+        {
+            // As much as the variable and its field cost.
+            self.budget.charge(1 + u64::from(!test))?;
+            return if test {
+                Ok(Value::Bool(true))
+            } else {
+                Ok(composited(field, self.depth + LEVELS_OF_VARIABLE)?)
+            };
+        }
         let operand = self.value(operand)?;
         let key = Value::String(field.clone());
         if test {

@@ -10,7 +10,6 @@ mod check;
 mod declare;
 mod estimate;
 mod eval;
-mod expression;
 mod function;
 mod issue;
 mod lexer;
@@ -25,9 +24,11 @@ mod value;
 
 pub use budget::Budget;
 pub use estimate::{LargestSize, Step};
-pub use expression::Expression;
+pub use eval::CompositedVariables;
+pub use library::time::parse_duration;
 pub use opaque::semver::Semver;
-pub use program::{MAX_BYTES, MAX_COST, Program};
+pub use parser::{is_identifier, is_reserved};
+pub use program::{MAX_COST, Program};
 pub use types::{ObjectType, Type};
 pub use value::{Key, Map, Value};
 

@@ -40,6 +40,19 @@ const RESERVED: [&str; 17] = [
     "while",
 ];
 
+/// Whether expressions cannot have a name because it means something else in them.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name) || ["true", "false", "null", "in"].contains(&name)
+}
+
+/// Whether a text can name a variable.
+pub fn is_identifier(text: &str) -> bool {
+    let is_letter = |c: char| c == '_' || c.is_ascii_alphabetic();
+    text.starts_with(is_letter)
+        && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+        && !is_reserved(text)
+}
+
 /// Binary operators with their functions and levels; a higher level binds closer.
 const BINARY: [(&str, &str, u8); 12] = [
     ("<", "_<_", 1),

@@ -3,10 +3,10 @@
 use crate::budget::{Budget, Failure};
 use crate::issue::{Issue, show_issues};
 use crate::tree::{Kind, Tree};
-use crate::{LargestSize, Type, Value, check, estimate, eval, parser};
+use crate::{CompositedVariables, LargestSize, Type, Value, check, estimate, eval, parser};
 
 /// Limit of the bytes of an expression.
-pub const MAX_BYTES: usize = 10 << 10;
+const MAX_BYTES: usize = 100 << 10;
 /// Limit of the cost of an evaluation, in the units of cel-go.
 pub const MAX_COST: u64 = 1_000_000;
 
@@ -47,17 +47,35 @@ impl Program {
     }
 
     /// The highest cost that an evaluation can have with variables of these sizes.
-    pub fn estimated_cost(&self, largest_size: LargestSize) -> u64 {
+    pub fn estimated_cost(&self, largest_size: LargestSize<'_>) -> u64 {
         estimate::estimate(&self.tree, &self.checked, largest_size)
     }
 
-    /// The value with these variables.
-    ///
-    /// # Errors
-    /// The reason, as cel-go words it.
-    pub fn evaluate(&self, variables: &[(&str, Value)]) -> Result<Value, String> {
+    /// Whether the expression names a variable.
+    pub fn uses(&self, variable: &str) -> bool {
+        self.tree.nodes.iter().any(|node| matches!(&node.kind, Kind::Ident(name) if &**name == variable))
+    }
+
+    /// The value with these variables, or the reason why there is none as cel-go words it, and the cost.
+    pub fn evaluate(
+        &self,
+        variables: &[(&str, Value)],
+        composited: Option<CompositedVariables<'_>>,
+    ) -> (Result<Value, String>, u64) {
+        self.evaluate_below(0, variables, composited)
+    }
+
+    /// The same within an evaluation of this depth.
+    pub fn evaluate_below(
+        &self,
+        depth: usize,
+        variables: &[(&str, Value)],
+        composited: Option<CompositedVariables<'_>>,
+    ) -> (Result<Value, String>, u64) {
         let mut budget = Budget::new(MAX_COST, u64::MAX);
-        eval::evaluate(&self.tree, &self.prepared, variables, &mut budget).map_err(reason)
+        let composited = (depth, composited);
+        let outcome = eval::evaluate(&self.tree, &self.prepared, variables, composited, &mut budget);
+        (outcome.map_err(reason), budget.cost())
     }
 
     /// The value, if the evaluation takes no more than what is allowed, and what it took.
@@ -67,7 +85,7 @@ impl Program {
         allowed: u64,
     ) -> (Option<Result<Value, String>>, Budget) {
         let mut budget = Budget::new(MAX_COST, allowed);
-        let outcome = eval::evaluate(&self.tree, &self.prepared, variables, &mut budget);
+        let outcome = eval::evaluate(&self.tree, &self.prepared, variables, (0, None), &mut budget);
         let is_cut = matches!(outcome, Err(Failure::Cancelled)) && budget.spent() >= allowed;
         ((!is_cut).then(|| outcome.map_err(reason)), budget)
     }

@@ -1,5 +1,6 @@
 //! Types of expressions, and which types fit where others are expected.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub enum Type {
 #[derive(Debug, PartialEq)]
 pub struct ObjectType {
     pub name: &'static str,
-    pub fields: Vec<(&'static str, Type)>,
+    pub fields: BTreeMap<Arc<str>, Type>,
 }
 
 impl Type {
@@ -53,6 +54,14 @@ impl Type {
 
     pub fn optional(value: Type) -> Type {
         Type::Optional(Arc::new(value))
+    }
+
+    pub fn object<N: Into<Arc<str>>>(
+        name: &'static str,
+        fields: impl IntoIterator<Item = (N, Type)>,
+    ) -> Type {
+        let fields = fields.into_iter().map(|(name, field)| (name.into(), field)).collect();
+        Type::Object(Arc::new(ObjectType { name, fields }))
     }
 
     pub fn type_of(inner: Type) -> Type {
@@ -199,7 +208,7 @@ impl Substitution {
             }
             (Type::Map(to), Type::Map(from)) => self.fits(&to.0, &from.0)? && self.fits(&to.1, &from.1)?,
             (Type::Meta(_), Type::Meta(_)) => true,
-            (Type::Object(to), Type::Object(from)) => to.name == from.name,
+            (Type::Object(to), Type::Object(from)) => Arc::ptr_eq(to, from) || to == from,
             (to, from) => to == from,
         })
     }

@@ -32,7 +32,7 @@ pub mod volume;
 pub use admitted_pod::{AdmittedPod, RuleOptions};
 pub use annotation::{AnnotationError, annotation_affinity, parse_affinity_annotation};
 pub use attribute::{NODE_FIELDS, annotation_key, node_attribute, node_attributes};
-pub use device_selector::{DeviceSelector, SelectedDevice, derived_attribute_problem};
+pub use device_selector::{DeviceSelector, MAX_SELECTOR_BYTES, SelectedDevice, derived_attribute_problem};
 pub use dialect::Dialect;
 pub use dialect_notes::{DialectNote, dialect_notes};
 pub use eviction::{

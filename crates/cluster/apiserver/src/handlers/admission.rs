@@ -1,9 +1,10 @@
-//! Admission of a request: first the registered webhooks, then the in-process plugin.
+//! Admission of a request: first the policies and the registered webhooks, then the in-process plugin.
 
 use std::sync::Arc;
 
 use berth_schema::resource::{
-    MUTATING_WEBHOOK_CONFIGURATIONS, NAMESPACES, Resource, SERVICES, VALIDATING_WEBHOOK_CONFIGURATIONS,
+    MUTATING_WEBHOOK_CONFIGURATIONS, NAMESPACES, RESOURCES, Resource, SERVICES,
+    VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS, VALIDATING_WEBHOOK_CONFIGURATIONS,
 };
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -11,14 +12,17 @@ use tokio::time::Instant;
 
 use super::convert;
 use crate::admission::{Admission, Phase};
-use crate::request::{ApiRequest, ApiResult, RequestInfo, Status, User, Verb};
+use crate::custom::{self, CustomResources};
+use crate::request::{ApiRequest, ApiResult, CauseType, RequestInfo, Status, User, Verb};
 use crate::store::{Derived, Filter, Store, key};
-use crate::strategy::fields::Causes;
-use crate::webhook::{AdmissionAttributes, Denied, Hook, Operation, ServedForm, Webhooks, local};
+use crate::strategy::fields::{Causes, text};
+use crate::strategy::webhook_check::selector;
+use crate::webhook::policy::{self, ParamError, ParamKind, Refusal};
+use crate::webhook::{AdmissionAttributes, Denied, Hook, Operation, Policy, ServedForm, Webhooks, local};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Admission of writes: the webhooks of the cluster, read again when their configurations change, and the plugin that
+/// Admission of writes: the webhooks and policies of the cluster, read again when their configurations change, and the plugin that
 /// the server was started with.
 pub struct AdmissionChain {
     store: Store,
@@ -26,14 +30,25 @@ pub struct AdmissionChain {
     /// Ordered by the names of their configurations.
     mutating: Derived<[Hook]>,
     validating: Derived<[Hook]>,
+    policies: Derived<[Policy]>,
+    custom: CustomResources,
     plugin: Option<Arc<dyn Admission>>,
 }
 
 /// The webhooks of all configurations of a resource.
 fn hooks(store: &Store, configurations: &Resource) -> Arc<[Hook]> {
-    let (_, mut configurations) = store.list(configurations, &Filter::default());
-    configurations.sort_by(|a, b| a.facts.name().cmp(b.facts.name()));
-    configurations.iter().flat_map(|object| Hook::of(&object.value())).collect()
+    by_name(store, configurations).iter().flat_map(Hook::of).collect()
+}
+
+fn policies(store: &Store) -> Arc<[Policy]> {
+    let bindings = by_name(store, &VALIDATING_ADMISSION_POLICY_BINDINGS);
+    Policy::all(&by_name(store, &VALIDATING_ADMISSION_POLICIES), &bindings).into()
+}
+
+fn by_name(store: &Store, resource: &Resource) -> Vec<Value> {
+    let (_, mut objects) = store.list(resource, &Filter::default());
+    objects.sort_by(|a, b| a.facts.name().cmp(b.facts.name()));
+    objects.iter().map(|object| object.value()).collect()
 }
 
 /// Resolves a service. Pods are simulated, so only services of type `ExternalName` have an address.
@@ -63,6 +78,7 @@ pub struct Asked<'a> {
 /// The webhooks and the plugin that review a request in one phase.
 struct Review<'a> {
     hooks: Arc<[Hook]>,
+    policies: Arc<[Policy]>,
     plugin: Option<&'a dyn Admission>,
     attributes: AdmissionAttributes<'a>,
 }
@@ -80,11 +96,17 @@ impl AdmissionChain {
             webhooks: Webhooks::new(resolver),
             mutating: Derived::new(store, &[&MUTATING_WEBHOOK_CONFIGURATIONS], mutating),
             validating: Derived::new(store, &[&VALIDATING_WEBHOOK_CONFIGURATIONS], validating),
+            policies: Derived::new(
+                store,
+                &[&VALIDATING_ADMISSION_POLICIES, &VALIDATING_ADMISSION_POLICY_BINDINGS],
+                policies,
+            ),
+            custom: CustomResources::new(store),
             plugin,
         }
     }
 
-    /// The webhooks and the plugin that match a request; `None` if there are none. This check must be fast.
+    /// The webhooks, the policies and the plugin that match a request; `None` if there are none. This check must be fast.
     fn review<'a>(
         &'a self,
         asked: &Asked<'a>,
@@ -104,11 +126,18 @@ impl AdmissionChain {
             |plugin: &&dyn Admission| plugin.concerns(phase, operation, resource.plural, subresource);
         let plugin = self.plugin.as_deref().filter(concerns);
         let plugin = plugin.filter(|_| subresource != "status" || changes_labels_or_annotations(object, old));
-        let hooks = match phase {
-            Phase::Mutating => self.mutating.get(),
-            Phase::Validating => self.validating.get(),
+        let (mut hooks, mut policies) = match phase {
+            Phase::Mutating => (self.mutating.get(), Arc::default()),
+            Phase::Validating => (self.validating.get(), self.policies.get()),
         };
-        if hooks.is_empty() && plugin.is_none() {
+        // Webhooks and policies do not review their configurations: a broken one could not be repaired otherwise.
+        if resource.group == GROUP {
+            hooks = Arc::default();
+            if !resource.plural.ends_with("webhookconfigurations") {
+                policies = Arc::default();
+            }
+        }
+        if hooks.is_empty() && policies.is_empty() && plugin.is_none() {
             return None;
         }
         let attributes = AdmissionAttributes {
@@ -124,25 +153,89 @@ impl AdmissionChain {
             name,
             user: asked.user,
             old_object: old,
-            namespace_labels: None,
+            namespace_object: None,
             dry_run: asked.dry_run,
             deadline: asked.deadline,
         };
-        // Webhooks do not review webhook configurations: a broken webhook could not be repaired otherwise.
-        let open = resource.group != GROUP && hooks.iter().any(|hook| hook.wants(&attributes).is_some());
-        if !open && plugin.is_none() {
+        if !hooks.iter().any(|hook| hook.criteria.wants(&attributes).is_some()) {
+            hooks = Arc::default();
+        }
+        if !policies.iter().any(|policy| policy.criteria.wants(&attributes).is_some()) {
+            policies = Arc::default();
+        }
+        if hooks.is_empty() && policies.is_empty() && plugin.is_none() {
             return None;
         }
-        Some(Review { hooks: if open { hooks } else { Arc::default() }, plugin, attributes })
+        Some(Review { hooks, policies, plugin, attributes })
     }
 
-    /// The object's namespace, for namespace selectors of webhooks.
+    /// The object's namespace, for the selectors of webhooks and policies.
     fn namespace(&self, review: &Review<'_>) -> Option<Arc<Value>> {
         let namespace = review.attributes.namespace;
-        if review.hooks.is_empty() || namespace.is_empty() {
+        if review.hooks.is_empty() && review.policies.is_empty() || namespace.is_empty() {
             return None;
         }
         Some(self.store.get(&NAMESPACES, "", namespace)?.parsed())
+    }
+
+    /// The parameters that a binding's `paramRef` names, for a request in a namespace.
+    fn params(
+        &self,
+        kind: &ParamKind,
+        reference: Option<&Value>,
+        namespace: &str,
+    ) -> Result<Vec<Value>, ParamError> {
+        let (group, version) = kind.api_version.split_once('/').unwrap_or(("", &kind.api_version));
+        let custom = custom::served(&self.custom.get());
+        let is_named = |r: &&&Resource| r.group == group && r.version == version && r.kind == kind.kind;
+        let resource = *RESOURCES.iter().chain(&custom).find(is_named).ok_or(ParamError::UnknownKind)?;
+        let Some(reference) = reference else { return Ok(vec![Value::Null]) };
+        let namespace = match (resource.namespaced, text(reference, "/namespace")) {
+            (true, "") if namespace.is_empty() => {
+                let why =
+                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
+                return Err(ParamError::Reference(why));
+            }
+            (true, "") => namespace,
+            (true, given) => given,
+            (false, "") => "",
+            (false, _) => {
+                let why = "paramRef.namespace must not be provided for a cluster-scoped `paramKind`";
+                return Err(ParamError::Reference(why));
+            }
+        };
+        let stored = resource.stored().unwrap_or(resource);
+        let found: Vec<_> = match text(reference, "/name") {
+            "" => {
+                let selector = selector(&reference["selector"]);
+                let filter = match resource.namespaced {
+                    true => Filter::in_namespace(namespace),
+                    false => Filter::default(),
+                };
+                let (_, all) = self.store.list(stored, &filter);
+                let all = all.iter().map(|object| object.value());
+                let is_selected = |value: &Value| {
+                    let label = |key: &str| value["metadata"]["labels"][key].as_str();
+                    selector.as_ref().is_some_and(|selector| selector.matches(label))
+                };
+                all.filter(is_selected).collect()
+            }
+            name => self.store.get(stored, namespace, name).iter().map(|object| object.value()).collect(),
+        };
+        if found.is_empty() && reference["parameterNotFoundAction"] == "Deny" {
+            let why = "no params found for policy binding with `Deny` parameterNotFoundAction";
+            return Err(ParamError::Reference(why));
+        }
+        let shown = found.into_iter().map(|value| {
+            let mut value = match convert::conversion(resource) {
+                Some(conversion) => (conversion.shown)(value),
+                None => value,
+            };
+            value["apiVersion"] = kind.api_version.as_str().into();
+            value["kind"] = kind.kind.as_str().into();
+            value
+        });
+        Ok(shown.collect())
     }
 
     /// Both phases, for an object that is not stored itself: a binding, an eviction.
@@ -175,8 +268,8 @@ impl AdmissionChain {
             return Ok(false);
         };
         let namespace = self.namespace(&review);
-        review.attributes.namespace_labels = namespace.as_deref().map(|value| &value["metadata"]["labels"]);
-        let Review { hooks, plugin, attributes } = review;
+        review.attributes.namespace_object = namespace.as_deref();
+        let Review { hooks, plugin, attributes, .. } = review;
         let sent = object.as_deref().cloned();
         let mut mutated = self.webhooks.mutate(&hooks, &attributes, sent, warnings).await.map_err(status)?;
         if let Some(plugin) = plugin {
@@ -224,8 +317,14 @@ impl AdmissionChain {
             return Ok(());
         };
         let namespace = self.namespace(&review);
-        review.attributes.namespace_labels = namespace.as_deref().map(|value| &value["metadata"]["labels"]);
-        let Review { hooks, plugin, attributes } = review;
+        review.attributes.namespace_object = namespace.as_deref();
+        let Review { hooks, policies, plugin, attributes } = review;
+        let params = |kind: &ParamKind, reference: Option<&Value>, namespace: &str| {
+            self.params(kind, reference, namespace)
+        };
+        policy::validate(&policies, &attributes, object, &params, warnings)
+            .await
+            .map_err(|refusal| policy_status(asked.target.resource, named.1, refusal))?;
         self.webhooks.validate(&hooks, &attributes, object, warnings).await.map_err(status)?;
         match plugin {
             Some(plugin) => local::validate(plugin, &attributes, object, warnings)
@@ -234,6 +333,13 @@ impl AdmissionChain {
             None => Ok(()),
         }
     }
+}
+
+/// The answer to a request that a policy refuses: forbidden, with another reason.
+fn policy_status(resource: &Resource, name: &str, Refusal { message, reason }: Refusal) -> Box<Status> {
+    let mut status = Status::forbidden(resource, name, &message).with_cause(CauseType::Unnamed, "", message);
+    (status.code, status.reason) = (reason.code(), reason);
+    status
 }
 
 /// Whether an update changes labels or annotations of an object.

@@ -69,6 +69,7 @@ pub(super) fn admit(
     if is_main && !strategy.validates_change_first() {
         strategy.validate_update(context, new, old, &mut causes);
     }
+    strategy.validate_rules(new, Some(old), &mut causes, warnings);
     causes.refuse(resource, new)?;
     // As the admission plugin LimitRanger: an object that is being deleted may lose its finalizers.
     let is_ending = !old["metadata"]["deletionTimestamp"].is_null();

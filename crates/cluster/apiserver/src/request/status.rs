@@ -48,7 +48,7 @@ names! {
 
 impl Reason {
     /// The code of a failure for this reason, unless it says another.
-    fn code(self) -> StatusCode {
+    pub fn code(self) -> StatusCode {
         match self {
             Reason::AlreadyExists | Reason::Conflict => StatusCode::CONFLICT,
             Reason::BadRequest => StatusCode::BAD_REQUEST,

@@ -87,6 +87,16 @@ pub trait Strategy: Sync {
     /// Validates an object whose status the subresource `status` sets.
     fn validate_status(&self, _new: &Value, _old: &Value, _causes: &mut Causes) {}
 
+    /// Validates by rules of users, after all else. `old` is the object before a change; what did not change is warned of.
+    fn validate_rules(
+        &self,
+        _new: &Value,
+        _old: Option<&Value>,
+        _causes: &mut Causes,
+        _warnings: &mut Vec<String>,
+    ) {
+    }
+
     fn validate_subresource(&self, _context: &Context<'_>, _new: &Value, _old: &Value, _causes: &mut Causes) {
     }
 
@@ -133,6 +143,7 @@ pub trait Strategy: Sync {
         let mut causes = Causes::default();
         metadata::validate(resource, &|name| self.name_problems(name), value, &mut causes);
         self.validate(context, value, &mut causes);
+        self.validate_rules(value, None, &mut causes, warnings);
         causes.refuse(resource, value)?;
         warnings.extend(self.warnings(value));
         Ok(())

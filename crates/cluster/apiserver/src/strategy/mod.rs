@@ -4,6 +4,7 @@
 //! permissions.
 
 pub mod conditions;
+pub mod expression;
 #[cfg(test)]
 pub mod fake_cluster;
 pub mod field_rules;

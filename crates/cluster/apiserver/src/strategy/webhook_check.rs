@@ -10,13 +10,13 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 
-use berth_cel::Expression;
+use berth_cel::Type;
 
+use super::expression::Scope;
 use super::fields::{Causes, items, repeated, text, validate_label_selector};
 
 /// Versions of `AdmissionReview`. A webhook is sent the first of its versions that is one of these.
 pub const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
-pub const VARIABLES: &[&str] = &["object", "oldObject", "request"];
 const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const MAX_CONDITIONS: usize = 64;
 
@@ -53,7 +53,7 @@ pub fn check(path: &str, webhook: &Value, causes: &mut Causes) {
         causes.one_of(&at("reinvocationPolicy"), &policy.into(), &["IfNeeded", "Never"]);
     }
     check_client(&at("clientConfig"), &webhook["clientConfig"], causes);
-    check_conditions(&at("matchConditions"), items(webhook, "matchConditions"), causes);
+    check_conditions(&at("matchConditions"), webhook, false, causes);
     let (path, versions) = (at("admissionReviewVersions"), items(webhook, "admissionReviewVersions"));
     if versions.is_empty() {
         return causes.required(&path, "must specify one of v1, v1beta1");
@@ -75,7 +75,7 @@ pub fn check(path: &str, webhook: &Value, causes: &mut Causes) {
     }
 }
 
-fn check_rule(path: &str, rule: &Value, causes: &mut Causes) {
+pub fn check_rule(path: &str, rule: &Value, causes: &mut Causes) {
     let what = [
         ("operations", "operations"),
         ("apiGroups", "API groups"),
@@ -222,7 +222,10 @@ fn check_path(path: &str, given: &str, causes: &mut Causes) {
     }
 }
 
-fn check_conditions(path: &str, conditions: &[Value], causes: &mut Causes) {
+/// Checks the `matchConditions` of a webhook or a policy.
+pub fn check_conditions(path: &str, of: &Value, has_params: bool, causes: &mut Causes) {
+    let conditions = items(of, "matchConditions");
+    let scope = Scope::new(has_params);
     if conditions.len() > MAX_CONDITIONS {
         return causes.too_many(path, conditions.len(), MAX_CONDITIONS);
     }
@@ -230,7 +233,7 @@ fn check_conditions(path: &str, conditions: &[Value], causes: &mut Causes) {
     for (i, condition) in conditions.iter().enumerate() {
         let path = format!("{path}[{i}]");
         let (name, expression) = (text(condition, "/name"), text(condition, "/expression").trim());
-        match Expression::compile(expression, VARIABLES) {
+        match scope.compile_as(&[Type::Bool], expression) {
             _ if expression.is_empty() => causes.required(&format!("{path}.expression"), ""),
             Ok(_) => {}
             Err(why) => causes.invalid(&format!("{path}.expression"), &expression.into(), &why),

@@ -66,7 +66,7 @@ impl Webhooks {
         let mut again: HashSet<&(String, usize)> = HashSet::new();
         for hook in hooks {
             let object = mutated.as_ref().map(|mutated| &mutated.object);
-            let Some(form) = hook.matches(attributes, object) else { continue };
+            let Some(form) = hook.criteria.matches(attributes, object) else { continue };
             if !hook.conditions_hold(attributes, form, object)? {
                 continue;
             }
@@ -111,7 +111,7 @@ impl Webhooks {
     ) -> Result<(), Denied> {
         let mut matching = Vec::new();
         for hook in hooks {
-            if let Some(form) = hook.matches(attributes, object)
+            if let Some(form) = hook.criteria.matches(attributes, object)
                 && hook.conditions_hold(attributes, form, object)?
             {
                 matching.push((hook, form));

@@ -2,12 +2,14 @@
 //! object is created, changed or deleted.
 //!
 //! [`Hook`]s are read from configurations once; [`Webhooks`] calls those that match a request. The rules are
-//! those of "Dynamic Admission Control" of the Kubernetes documentation. Not supported: the variable
-//! `authorizer` of `matchConditions`.
+//! those of "Dynamic Admission Control" of the Kubernetes documentation. [`Policy`] evaluates ValidatingAdmissionPolicies by
+//! the same criteria. Not supported: the variable `authorizer` of expressions.
 
 mod call;
+mod criteria;
 mod hook;
 pub(crate) mod local;
+pub(crate) mod policy;
 mod review;
 
 use std::borrow::Cow;
@@ -19,6 +21,7 @@ use tokio::time::Instant;
 pub use berth_rules::admission::Operation;
 pub use call::{Resolver, Webhooks};
 pub use hook::Hook;
+pub use policy::Policy;
 
 use crate::request::{Reason, User};
 
@@ -68,8 +71,8 @@ pub struct AdmissionAttributes<'a> {
     pub user: &'a User,
     /// The object as it is; `None` when it is created.
     pub old_object: Option<&'a Value>,
-    /// Labels of the object's namespace; `None` for cluster-scoped objects.
-    pub namespace_labels: Option<&'a Value>,
+    /// The object's namespace; `None` for cluster-scoped objects.
+    pub namespace_object: Option<&'a Value>,
     pub dry_run: bool,
     pub deadline: Instant,
 }

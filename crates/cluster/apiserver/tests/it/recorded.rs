@@ -19,10 +19,11 @@ use crate::support::*;
 
 /// On what 1.37 changed, on everything else, and objects of every kind that are created and updated with one value changed
 /// (`reference/mutations.py`).
-const RECORDED: [&[u8]; 5] = [
+const RECORDED: [&[u8]; 6] = [
     include_bytes!("../recorded/1.37.jsonl.gz"),
     include_bytes!("../recorded/1.37-general.jsonl.gz"),
     include_bytes!("../recorded/1.37-held.jsonl.gz"),
+    include_bytes!("../recorded/1.37-policies.jsonl.gz"),
     include_bytes!("../recorded/1.37-mutations.jsonl.gz"),
     include_bytes!("../recorded/1.37-updates.jsonl.gz"),
 ];
@@ -314,6 +315,11 @@ async fn requests_on_what_is_older_are_answered_as_by_kube_apiserver() {
 #[tokio::test]
 async fn requests_that_were_not_recorded_before_are_answered_as_by_kube_apiserver() {
     replay("held", "").await;
+}
+
+#[tokio::test]
+async fn requests_under_policies_and_rules_are_answered_as_by_kube_apiserver() {
+    replay("policies", "").await;
 }
 
 #[tokio::test]

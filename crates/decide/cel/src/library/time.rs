@@ -21,7 +21,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// Reads a duration as Go writes it, such as `1h30m` or `-1.5s`.
-pub(crate) fn parse_duration(text: &str) -> Option<SignedDuration> {
+pub fn parse_duration(text: &str) -> Option<SignedDuration> {
     const UNITS: [(&str, i128); 8] = [
         ("ns", 1),
         ("us", 1_000),

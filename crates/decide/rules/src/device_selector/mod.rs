@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use berth_api::object::device::{DeviceAttribute, DeviceCapacity};
-use berth_cel::{Key, MAX_COST, Map, ObjectType, Program, Semver, Step, Type, Value};
+use berth_cel::{Key, MAX_COST, Map, Program, Semver, Step, Type, Value};
+
+/// Limit of the bytes of an expression about devices.
+pub const MAX_SELECTOR_BYTES: usize = 10 << 10;
 
 /// A compiled selector. Copies share it.
 #[derive(Clone, Debug)]
@@ -34,16 +37,23 @@ pub struct SelectedDevice<'a> {
 /// The type of the variable `device`.
 static DEVICE: LazyLock<Type> = LazyLock::new(|| {
     let by_domain = |value| Type::map(Type::String, Type::map(Type::String, value));
-    Type::Object(Arc::new(ObjectType {
-        name: "kubernetes.DRADevice",
-        fields: vec![
+    Type::object(
+        "kubernetes.DRADevice",
+        [
             ("driver", Type::String),
             ("allowMultipleAllocations", Type::Bool),
             ("attributes", by_domain(Type::Dyn)),
             ("capacity", by_domain(Type::QUANTITY)),
         ],
-    }))
+    )
 });
+
+fn program(expression: &str) -> Result<Program, String> {
+    match expression.len() {
+        ..=MAX_SELECTOR_BYTES => Program::compile(expression, &[("device", DEVICE.clone())]),
+        _ => Err(format!("must not be longer than {MAX_SELECTOR_BYTES} bytes")),
+    }
+}
 
 impl DeviceSelector {
     /// Reads a selector.
@@ -51,7 +61,7 @@ impl DeviceSelector {
     /// # Errors
     /// The expression is malformed, too large, or has wrong types; the text is kube-apiserver's reason.
     pub fn compile(expression: &str) -> Result<DeviceSelector, String> {
-        let program = Program::compile(expression, &[("device", DEVICE.clone())])?;
+        let program = program(expression)?;
         match program.result() {
             Type::Bool | Type::Dyn => {}
             other => return Err(format!("must evaluate to bool or the unknown type, not {other}")),
@@ -68,7 +78,7 @@ impl DeviceSelector {
 
     /// The highest cost that the selector can have for a device, as kube-apiserver estimates it.
     pub fn estimated_cost(&self) -> u64 {
-        self.compiled.program.estimated_cost(largest_size)
+        self.compiled.program.estimated_cost(&largest_size)
     }
 
     /// Whether kube-apiserver refuses the selector because of its estimated cost.
@@ -111,7 +121,7 @@ impl DeviceSelector {
 pub fn derived_attribute_problem(expression: &str) -> Option<String> {
     let is_scalar =
         |ty: &Type| matches!(ty, Type::Bool | Type::Dyn | Type::Int | Type::String | &Type::SEMVER);
-    match Program::compile(expression, &[("device", DEVICE.clone())]) {
+    match program(expression) {
         Err(reason) => Some(reason),
         Ok(program) => match program.result() {
             Type::List(items) if is_scalar(items) => None,

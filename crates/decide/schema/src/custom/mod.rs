@@ -10,7 +10,7 @@ mod structural;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use berth_api::resource as names;
 use serde_json::Value;
@@ -167,6 +167,7 @@ fn schema_of(spec: &Value, version: &Value, digest: [u64; 2]) -> CustomSchema {
                 str::to_owned,
             )
         }),
+        compiled: OnceLock::new(),
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
         digest,
     }

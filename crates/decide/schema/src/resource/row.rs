@@ -1,8 +1,9 @@
 //! What the API server knows of a resource.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use berth_api::resource as names;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -137,6 +138,8 @@ pub struct CustomSchema {
     pub scale: Option<Value>,
     /// The warning for requests to a deprecated version.
     pub deprecation: Option<String>,
+    /// What the API server makes of it once, and keeps as long.
+    pub compiled: OnceLock<Box<dyn Any + Send + Sync>>,
     /// No two schemas of a process have the same.
     pub(crate) number: u64,
     /// Of what the definition says.
@@ -154,6 +157,7 @@ impl Custom {
                 columns: Vec::new(),
                 scale: None,
                 deprecation: None,
+                compiled: OnceLock::new(),
                 number: 0,
                 digest: [0; 2],
             })

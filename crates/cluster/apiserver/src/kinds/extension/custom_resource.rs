@@ -4,6 +4,7 @@ use crate::request::{ApiResult, Reason, Status};
 use berth_schema::prune;
 use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, Custom, Resource};
 
+use super::rules::Rules;
 use super::structural::{default_by, validate_by};
 use crate::kinds::prelude::*;
 
@@ -29,6 +30,20 @@ impl Strategy for Custom {
         }
         let schema = json!({"properties": {"status": self.schema().openapi["properties"]["status"]}});
         validate_by(&schema, &json!({ "status": status }), causes);
+    }
+
+    fn validate_rules(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        causes: &mut Causes,
+        warnings: &mut Vec<String>,
+    ) {
+        let schema = self.schema();
+        let rules = schema.compiled.get_or_init(|| Box::new(Rules::new(&schema.openapi)));
+        if let Some(rules) = rules.downcast_ref::<Rules>() {
+            rules.check(&schema.openapi, new, old, causes, warnings);
+        }
     }
 
     fn admit_create(

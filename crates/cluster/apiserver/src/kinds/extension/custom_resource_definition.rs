@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use berth_api::syntax;
 use berth_schema::resource::{CUSTOM_RESOURCE_DEFINITIONS, RESOURCES, has_room};
 
+use super::rules::validate_rules;
 use crate::kinds::prelude::*;
 
 /// Keeps a definition until its objects are gone.
@@ -111,29 +112,10 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn warnings(&self, value: &Value) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if value["spec"]["conversion"]["strategy"] == "Webhook" {
-            warnings.push(
-                "spec.conversion: this server does not call conversion webhooks: it changes only the apiVersion of \
-                 objects that are read or written in another version than the stored one"
-                    .to_owned(),
-            );
-        }
-        if items(&value["spec"], "versions").iter().any(|version| has_rules(&version["schema"])) {
-            let warning =
-                "x-kubernetes-validations: this API server stores the rules and does not evaluate them";
-            warnings.push(warning.to_owned());
-        }
-        warnings
-    }
-}
-
-fn has_rules(schema: &Value) -> bool {
-    match schema {
-        Value::Object(fields) => {
-            !is_empty(&schema["x-kubernetes-validations"]) || fields.values().any(has_rules)
-        }
-        _ => false,
+        let warning = "spec.conversion: this server does not call conversion webhooks: it changes only the apiVersion of \
+                       objects that are read or written in another version than the stored one";
+        let is_called = value["spec"]["conversion"]["strategy"] == "Webhook";
+        is_called.then(|| warning.to_owned()).into_iter().collect()
     }
 }
 
@@ -252,7 +234,12 @@ fn validate_versions(spec: &Value, causes: &mut Causes) {
         } else if schema["type"] != "object" {
             causes.invalid(&format!("{path}.type"), &schema["type"], "must be object at the root");
         } else {
+            let n_causes = causes.0.len();
             validate_structural(schema, &path, causes);
+            if causes.0.len() == n_causes {
+                let shared = "spec.validation.openAPIV3Schema";
+                validate_rules(schema, if versions.len() == 1 { shared } else { &path }, causes);
+            }
         }
     }
     if let [_] = versions {

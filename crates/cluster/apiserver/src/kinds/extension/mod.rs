@@ -5,6 +5,7 @@ mod api_service;
 mod custom_resource;
 mod custom_resource_definition;
 mod flow_control;
+mod rules;
 mod structural;
 mod webhook_configuration;
 

@@ -212,7 +212,9 @@ impl Validator<'_> {
             self.invalid(value, &format!("should match '{pattern}'"));
         }
         if let Some(format) = schema["format"].as_str().filter(|format| !has_format(format, text)) {
-            self.invalid(value, &format!("must be of type {format}: {value}"));
+            let message =
+                format!("Invalid value: {value}: {} in body must be of type {format}: {value}", self.path);
+            self.causes.push(CauseType::FieldValueTypeInvalid, &self.path, message);
         }
     }
 
@@ -259,7 +261,6 @@ impl Validator<'_> {
     }
 
     fn list(&mut self, schema: &Value, value: &Value, list: &[Value]) {
-        self.count(schema, value, list.len(), ("minItems", "maxItems", "items"));
         let keys = match schema["x-kubernetes-list-type"].as_str() {
             Some("set") => Some(&[][..]),
             Some("map") => schema["x-kubernetes-list-map-keys"].as_array().map(Vec::as_slice),
@@ -286,6 +287,7 @@ impl Validator<'_> {
                 return;
             }
         }
+        self.count(schema, value, list.len(), ("minItems", "maxItems", "items"));
     }
 
     fn fields(&mut self, schema: &Value, fields: &Map<String, Value>, is_object: bool) {
@@ -297,12 +299,14 @@ impl Validator<'_> {
         }
         self.budget.spend(schema["required"].as_array().map_or(0, Vec::len));
         for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            if !fields.contains_key(name) {
+            if fields.get(name).is_none_or(Value::is_null) && schema["properties"][name]["nullable"] != true {
                 self.at(name, |this| this.causes.required(&this.path, ""));
             }
         }
         for (name, value) in fields {
-            if is_object && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
+            let is_missing =
+                value.is_null() && items(schema, "required").iter().any(|required| required == name);
+            if is_missing || is_object && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
                 continue;
             }
             match schema["properties"].get(name) {

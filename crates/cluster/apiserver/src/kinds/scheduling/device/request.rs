@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use berth_api::syntax;
-use berth_cel::MAX_BYTES;
-use berth_rules::{DeviceSelector, derived_attribute_problem};
+use berth_rules::{DeviceSelector, MAX_SELECTOR_BYTES, derived_attribute_problem};
 
 use super::names::{
     limited, limited_set, validate_declared_driver, validate_fully_qualified_name, validate_name,
@@ -190,7 +189,7 @@ fn validate_derived(choice: &Value, constraints: &[Value], names: &[&str], path:
         match expression.as_str().unwrap_or_default() {
             // The type says so.
             "" => {}
-            text if text.len() > MAX_BYTES => causes.too_long(&field, MAX_BYTES),
+            text if text.len() > MAX_SELECTOR_BYTES => causes.too_long(&field, MAX_SELECTOR_BYTES),
             text => {
                 if let Some(why) = derived_attribute_problem(text) {
                     causes.invalid(&field, expression, &why);
@@ -240,8 +239,8 @@ pub fn validate_selectors(selectors: &Value, path: &str, causes: &mut Causes) {
 
 fn validate_expression(path: &str, expression: &Value, causes: &mut Causes) {
     let text = expression.as_str().unwrap_or_default();
-    if text.len() > MAX_BYTES {
-        return causes.too_long(path, MAX_BYTES);
+    if text.len() > MAX_SELECTOR_BYTES {
+        return causes.too_long(path, MAX_SELECTOR_BYTES);
     }
     match DeviceSelector::compile(text) {
         Err(reason) => causes.invalid(path, &text.into(), &reason),
