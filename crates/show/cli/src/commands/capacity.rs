@@ -15,7 +15,7 @@ use berth_terminal::process::{ExitStatus, leave_to_exit};
 use clap::ArgGroup;
 use jiff::Timestamp;
 
-use super::cluster_args::{ClusterArgs, warn};
+use super::cluster_args::{Assumption, ClusterArgs, warn};
 use crate::error::CliError;
 use crate::pictures::ReportOutputArgs;
 
@@ -103,6 +103,9 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
         }
     };
     args.cluster.check(&inventory)?;
+    if args.target.is_some() {
+        args.cluster.note_assumptions(&inventory, [Assumption::NoDaemonPods]);
+    }
     let defragmentation = args.after_defragmentation;
     let request = CapacityRequest {
         topology_key: topology_key(&args.topology_key),

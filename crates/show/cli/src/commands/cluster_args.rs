@@ -6,12 +6,13 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use berth_api::feature_gates::KubernetesVersion;
+use berth_api::read::Kind;
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_client::connect::Options;
 use berth_control::expand::MAX_PODS;
 use berth_control::expand::{find_earlier_templates, workload_names};
 use berth_engine::{DeviceWork, Settings};
-use berth_input::inventory::Inventory;
+use berth_input::inventory::{Entry, Inventory, Workload};
 use berth_rules::parse_relax_after;
 use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
 use berth_terminal::input::{Input, OpenError, find_inputs, kustomization_warnings};
@@ -241,6 +242,22 @@ impl ClusterArgs {
         Ok(unknown)
     }
 
+    /// Says what the answer to a question assumes where a dump has no objects of a kind: perhaps nobody asked for them.
+    pub fn note_assumptions(&self, inventory: &Inventory, assumptions: impl IntoIterator<Item = Assumption>) {
+        for assumption in assumptions.into_iter().filter(|_| !self.dump.is_empty()) {
+            let is_daemon_set = |entry: &Entry<Workload>| entry.object.kind() == Kind::DaemonSet;
+            match assumption {
+                Assumption::NoDaemonPods if !inventory.workloads.iter().any(is_daemon_set) => {
+                    output::note(&"no DaemonSets in the dump: new nodes are counted without their pods");
+                }
+                Assumption::NoBudgets if inventory.pod_disruption_budgets.is_empty() => {
+                    output::note(&"no PodDisruptionBudgets in the dump: no eviction is blocked");
+                }
+                Assumption::NoDaemonPods | Assumption::NoBudgets => {}
+            }
+        }
+    }
+
     /// The scheduling rules, from the arguments and the input.
     pub fn settings(&self, inventory: &Inventory) -> Result<Settings, CliError> {
         self.with_names(self.rules.settings(&inventory.scheduler_configurations, inventory.server_version)?)
@@ -278,6 +295,15 @@ impl ClusterArgs {
         };
         SimulationOptions { settings, simulated_nodes, pending_for }
     }
+}
+
+/// What an answer assumes of an input without objects of a kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Assumption {
+    /// New nodes run no pods of DaemonSets.
+    NoDaemonPods,
+    /// No PodDisruptionBudget blocks an eviction.
+    NoBudgets,
 }
 
 /// Steps of the searches for devices of one decision, and of all that the command makes: about 5 s.

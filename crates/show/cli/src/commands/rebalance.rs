@@ -17,7 +17,7 @@ use berth_terminal::output;
 use berth_terminal::process::{ExitStatus, leave_to_exit};
 use jiff::{SignedDuration, Timestamp};
 
-use super::cluster_args::{ClusterArgs, warn_about};
+use super::cluster_args::{Assumption, ClusterArgs, warn_about};
 use super::node_args::duration;
 use super::picture_args::PictureArgs;
 use super::policy_file;
@@ -146,6 +146,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let cluster = &args.cluster;
     let inventory = cluster.inventory(false)?;
     cluster.check(&inventory)?;
+    cluster.note_assumptions(&inventory, [Assumption::NoBudgets]);
     let settings = cluster.settings(&inventory)?;
     let (mut request, notes) = match &args.descheduler_policy {
         None => (args.request(&inventory)?, None),

@@ -1,5 +1,6 @@
 //! `berth what-if`.
 
+use std::collections::BTreeSet;
 use std::io::{BufReader, Write};
 
 use berth_api::feature_gates::KubernetesVersion;
@@ -22,7 +23,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::change_args::ChangeArgs;
-use super::cluster_args::{ClusterArgs, note_replaced, warn, warn_about};
+use super::cluster_args::{Assumption, ClusterArgs, note_replaced, warn, warn_about};
 use super::hold_args::HoldArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
@@ -171,6 +172,16 @@ const MAX_ROWS: usize = 20;
 /// Number of lost domains shown with their workloads.
 const MAX_DOMAINS: usize = 10;
 
+/// What the outcome of a change assumes.
+fn assumptions(request: &ChangeRequest) -> &'static [Assumption] {
+    match request {
+        ChangeRequest::Change(Change::Drain(_)) | ChangeRequest::Evict(_) => &[Assumption::NoBudgets],
+        ChangeRequest::Change(Change::AddNodes { .. }) => &[Assumption::NoDaemonPods],
+        ChangeRequest::RollNodes(_) => &[Assumption::NoBudgets, Assumption::NoDaemonPods],
+        _ => &[],
+    }
+}
+
 /// Makes the changes and shows their effect.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let cluster = &args.cluster;
@@ -191,6 +202,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     what_if.evict_without_target(move |simulation| {
         HoldForecast::new(&holds, simulation.pods().iter().map(|pod| &pod.pod)).not_for_ever()
     });
+    let assumed: BTreeSet<_> = args.changes.requests().iter().flat_map(assumptions).copied().collect();
+    cluster.note_assumptions(what_if.inventory(), assumed);
     for request in args.changes.requests() {
         match request {
             ChangeRequest::Overlay(file) if cluster.has_base() => {

@@ -214,19 +214,32 @@ fn add_failure(part: &mut Part, failure: &Failure) {
     }
 }
 
+/// `1 of 6 pods is unplaced; 5 placed; 3 nodes`.
 fn totals(summary: &Summary) -> Vec<Span> {
     let Summary { n_nodes, n_running, n_orphaned, n_placed, n_unplaced, .. } = summary;
-    let some = |n: usize, what: &str| match n {
-        0 => String::new(),
-        n => format!("{} {what}, ", grouped(n)),
+    let n_pods = n_running + n_orphaned + n_placed + summary.n_not_running();
+    let verdict = match (summary.n_not_running(), n_pods) {
+        (0, 0) => Span::from("No pods"),
+        (0, 1) => good("The pod is placed"),
+        (0, _) => good(format!("All {} pods are placed", grouped(n_pods))),
+        (n, _) => {
+            let unplaced = (*n_unplaced > 0).then(|| format!(", {} unplaced", grouped(*n_unplaced)));
+            let others = not_running::counts(summary.n_rejected, summary.n_waiting, summary.n_not_created);
+            let (is, does) = if n == 1 { ("is", "does") } else { ("are", "do") };
+            let of = format!("{} of {}", grouped(n), counted(n_pods, "pod"));
+            bad(match n == *n_unplaced {
+                true => format!("{of} {is} unplaced"),
+                false => {
+                    let why = unplaced.unwrap_or_default() + &others;
+                    format!("{of} {does} not run: {}", why.trim_start_matches(", "))
+                }
+            })
+        }
     };
-    let running = some(*n_running, "running") + &some(*n_orphaned, "on nodes that do not exist");
-    let n_pods = counted(n_running + n_orphaned + n_placed + summary.n_not_running(), "pod");
-    let unplaced = format!("{} unplaced", grouped(*n_unplaced));
-    line![
-        format!("{n_pods}: {running}{} placed, ", grouped(*n_placed)),
-        if *n_unplaced == 0 { good(unplaced) } else { bad(unplaced) },
-        bad(not_running::counts(summary.n_rejected, summary.n_waiting, summary.n_not_created)),
-        format!("; {}", counted(*n_nodes, "node"))
-    ]
+    let parts = [(*n_running, "running"), (*n_orphaned, "on nodes that do not exist"), (*n_placed, "placed")];
+    let is_all = |n: usize| n == n_pods && *n_placed == n;
+    let parts = parts.into_iter().filter(|(n, _)| *n > 0 && !is_all(*n));
+    let parts: Vec<_> = parts.map(|(n, what)| format!("{} {what}", grouped(n))).collect();
+    let separator = if parts.is_empty() { "" } else { "; " };
+    line![verdict, separator, parts.join(", "), format!("; {}", counted(*n_nodes, "node"))]
 }

@@ -254,7 +254,7 @@ mod tests {
             ("/pending", "rejected by a-1: NodeAffinity"),
             ("/pods/shop/ssd", "Does not run, rejected by a-1: NodeAffinity: "),
             ("/pods/shop/lost", "Does not run, waiting for node c-1, which does not exist: "),
-            ("/what-if?place=pending", "1 rejected by their nodes, 1 waiting for nodes or claims, "),
+            ("/what-if?place=pending", "2 pods not running as before"),
             (
                 "/what-if?place=pending",
                 "<strong class=\"bad\">waiting for node c-1, which does not exist</strong>",

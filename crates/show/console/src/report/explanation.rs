@@ -113,7 +113,7 @@ pub fn summary(explained: &PodExplanation, is_node_known: bool) -> Report {
     lines.extend(explained.hints.iter().take(MAX_HINTS).map(hint));
     lines.extend(explained.without_single_repair.map(|note| line![note]));
     if let Some(repair) = explained.repairs.first() {
-        let then = format!(": {repair}: then it fits on ");
+        let then = format!(": {repair}: fits on ");
         lines.push(line![strong("repair"), then, good(repair.result())]);
         let command = |command: &_| line![format!("  $ {command}")];
         lines.extend(repair.commands.iter().take(MAX_COMMANDS).map(command));

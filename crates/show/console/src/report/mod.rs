@@ -12,7 +12,7 @@ pub mod sets;
 pub mod upgrade;
 pub mod what_if;
 
-use berth_api::syntax::format::{abbreviated, grouped};
+use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_engine::{Verdict, Witness};
 use berth_simulate::Repair;
 
@@ -218,9 +218,9 @@ fn caused_by(witnesses: &[Witness], more: usize) -> Vec<Span> {
 
 /// What would let a pod be placed, with the commands.
 pub fn repairs(repairs: &[Repair]) -> Part {
-    let mut part = Part::titled("Repairs, those that change least first; each was verified");
+    let mut part = Part::titled("Verified repairs, smallest change first");
     for repair in repairs {
-        let then = format!("- {repair}: then it fits on ");
+        let then = format!("- {repair}: fits on ");
         part.line(0, [then.into(), good(repair.result())]);
         repair.commands.iter().for_each(|command| part.line(1, [format!("$ {command}").into()]));
     }
@@ -230,6 +230,12 @@ pub fn repairs(repairs: &[Repair]) -> Part {
 /// `zone` for `topology.kubernetes.io/zone`.
 pub fn domain_name(topology_key: &str) -> &str {
     topology_key.rsplit('/').next().unwrap_or(topology_key)
+}
+
+/// Those that are not zero: a number, what it counts, and the rest of its words.
+fn listed(counts: &[(usize, &str, &str)]) -> String {
+    let counts = counts.iter().filter(|(n, ..)| *n > 0);
+    counts.map(|(n, what, rest)| format!("{}{rest}", counted(*n, what))).collect::<Vec<_>>().join(", ")
 }
 
 /// The first of many names, which a text has after the numbers.

@@ -1,10 +1,9 @@
 //! What an upgrade of Kubernetes changes.
 
-use berth_api::syntax::format::counted;
 use berth_simulate::compare::MovedPod;
 use berth_simulate::upgrade::{ChangedRule, Upgrade};
 
-use super::{Report, Tone, attention, bad, compare::moved_pods, line, named, toned};
+use super::{Report, attention, bad, compare::moved_pods, good, line, listed, named};
 
 pub fn report(upgrade: &Upgrade) -> Report {
     let Upgrade { from, to, pending, recreated, preempted, rules, removed, gates, configuration, .. } =
@@ -42,18 +41,20 @@ pub fn report(upgrade: &Upgrade) -> Report {
         part.line(1, line![format!("concerns {}", named(objects))]);
     }
     let n_stuck = |pods: &[MovedPod]| pods.iter().filter(|pod| pod.to.is_none()).count();
-    let tone = if upgrade.is_harmless() { Tone::Good } else { Tone::Bad };
     let n_stuck = n_stuck(pending).max(n_stuck(recreated));
-    report.verdict.push(line![
-        format!("Kubernetes {from} -> {to}: "),
-        toned(tone, format!("{} stuck", counted(n_stuck, "pod"))),
-        format!(
-            ", {} placed otherwise, {} preempted, {} changed, {} of a removed API version",
-            pending.len().max(recreated.len()),
-            preempted.len(),
-            counted(rules.len(), "rule"),
-            counted(removed.len(), "object"),
-        )
-    ]);
+    let counts = [
+        (n_stuck, "stuck pod", ""),
+        (preempted.len(), "preempted pod", ""),
+        (removed.len(), "object", " of a removed API version"),
+        (configuration.len(), "line", " of the configuration that is not read any more"),
+        (pending.len().max(recreated.len()), "pod", " placed otherwise"),
+        (rules.len(), "changed rule", ""),
+    ];
+    let versions = format!("Kubernetes {from} -> {to}: ");
+    report.verdict.push(match (upgrade.is_harmless(), listed(&counts).as_str()) {
+        (true, "") => line![versions, good("safe: nothing changes")],
+        (true, counts) => line![versions, good("safe"), format!("; {counts}")],
+        (false, counts) => line![versions, bad("not safe"), format!(": {counts}")],
+    });
     report
 }

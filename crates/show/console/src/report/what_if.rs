@@ -1,17 +1,16 @@
 //! The effect of changes of a cluster, and what is lost with each domain.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use berth_api::syntax::format::{counted, grouped};
 use berth_simulate::what_if::{
     BlockedEviction, BrokenRule, Counts, DomainLoss, EvictedPod, LossesAfterChanges, MovedPod, StepOutcome,
     StuckRollout, Summary, UnplacedPod, WhatIfOutcome,
 };
-use berth_simulate::{NotRunning, UnadmittedState};
 
 use super::{
-    Part, Report, Span, Tone, attention, bad, count, good, line, named, not_running, repairs, strong, toned,
-    verdict, workload,
+    Part, Report, Span, Tone, attention, bad, count, dim, good, line, listed, named, not_running, repairs,
+    strong, verdict, workload,
 };
 
 /// Evictions, rollouts and workloads.
@@ -207,38 +206,40 @@ fn baseline(report: &mut Report, Summary { unplaced, not_running, broken_rules }
     });
 }
 
+/// `Not safe: 2 new unplaced pods, 1 blocked eviction; 3 pods moved`.
 fn summary(outcome: &WhatIfOutcome) -> Vec<Span> {
-    let n_new = outcome.moved.iter().filter(|pod| pod.from.is_none()).count();
-    let n_pods = |state| NotRunning::n_pods(&outcome.not_running, state);
-    let not_running = not_running::counts(
-        n_pods(UnadmittedState::Rejected),
-        n_pods(UnadmittedState::Waiting),
-        n_pods(UnadmittedState::NotCreated),
-    );
-    let more = |n: usize, what: &str, state: &str| match n {
-        0 => String::new(),
-        n => format!(", {} {state}", counted(n, what)),
+    let Summary { unplaced, not_running, broken_rules } = &outcome.summary;
+    let worse = [
+        (unplaced.new, "new unplaced pod", ""),
+        (not_running.new, "pod", " that newly cannot run"),
+        (broken_rules.new, "pod", " with newly broken rules"),
+        (outcome.blocked.len(), "eviction", &blocked_by(&outcome.blocked)),
+        (outcome.delayed.len(), "eviction", " blocked until a later change"),
+        (outcome.stuck_rollouts.len(), "stuck rollout", ""),
+        (outcome.evicted.len(), "evicted pod", ""),
+    ];
+    let verdict = match outcome.is_harmless() {
+        true => good("Safe: no new unplaced pods"),
+        false => bad(format!("Not safe: {}", listed(&worse))),
     };
-    let what = format!(
-        "{}{not_running}, {} evicted, {}{}{}{}",
-        with_before(&outcome.summary.unplaced, "unplaced"),
-        grouped(outcome.evicted.len()),
-        with_before(&outcome.summary.broken_rules, "with broken rules"),
-        more(outcome.blocked.len(), "eviction", "blocked"),
-        more(outcome.delayed.len(), "eviction", "blocked until a later change"),
-        more(outcome.stuck_rollouts.len(), "rollout", "stuck"),
-    );
-    let n_moved = counted(outcome.moved.len() - n_new, "pod");
-    let (new, unmoved) = (grouped(n_new), grouped(outcome.n_unmoved));
-    let tone = if outcome.is_harmless() { Tone::Good } else { Tone::Bad };
-    line![format!("{n_moved} moved, {new} newly placed, {unmoved} unmoved; "), toned(tone, what)]
+    let n_new = outcome.moved.iter().filter(|pod| pod.from.is_none()).count();
+    let effects = [(outcome.moved.len() - n_new, "pod", " moved"), (n_new, "pod", " newly placed")];
+    let before = |counts: &Counts| counts.after - counts.new;
+    let as_before = [
+        (before(unplaced), "pod", " unplaced as before"),
+        (before(not_running), "pod", " not running as before"),
+        (before(broken_rules), "pod", " with broken rules as before"),
+    ];
+    let others = [listed(&effects), listed(&as_before)].into_iter().filter(|text| !text.is_empty());
+    line![verdict, others.map(|text| format!("; {text}")).collect::<String>()]
 }
 
-/// `2 unplaced, 2 of them before`.
-fn with_before(counts: &Counts, what: &str) -> String {
-    match counts.after - counts.new {
-        0 => format!("{} {what}", grouped(counts.after)),
-        before => format!("{} {what}, {} of them before", grouped(counts.after), grouped(before)),
+fn blocked_by(evictions: &[BlockedEviction]) -> String {
+    let budgets: BTreeSet<_> =
+        evictions.iter().map(|eviction| (&eviction.namespace, &eviction.budget)).collect();
+    match budgets.first() {
+        Some((_, budget)) if budgets.len() == 1 => format!(" blocked by PodDisruptionBudget {budget}"),
+        _ => format!(" blocked by {}", counted(budgets.len(), "PodDisruptionBudget")),
     }
 }
 
@@ -247,9 +248,9 @@ pub fn losses(LossesAfterChanges { losses, changes }: &LossesAfterChanges, max: 
     let (lost, survived): (Vec<_>, Vec<_>) = losses.domains.iter().partition(|loss| !loss.survives);
     let mut report = Report { is_good: lost.is_empty(), ..Report::default() };
     undone(&mut report, changes);
-    if changes.summary.unplaced.after > 0 {
-        let before = with_before(&changes.summary.unplaced, "unplaced");
-        report.part("").line(0, line![format!("Before a domain is lost: {before}")]);
+    if let n @ 1.. = changes.summary.unplaced.after {
+        let unplaced = format!("{} unplaced before a domain is lost", counted(n, "pod"));
+        report.part("").line(0, line![unplaced]);
     }
     report.parts.extend(not_running::parts(&changes.not_running));
     lost.iter().take(max).for_each(|loss| domain(report.part(&loss.domain), loss));
@@ -262,17 +263,20 @@ pub fn losses(LossesAfterChanges { losses, changes }: &LossesAfterChanges, max: 
         let numbers = [loss.nodes, loss.moved, evicted, broken, stranded].map(|n| grouped(n).into());
         [(&loss.domain).into()].into_iter().chain(numbers).collect()
     });
-    let tone = if lost.is_empty() { Tone::Good } else { Tone::Bad };
     let n_domains = counted(losses.domains.len(), "domain");
     let stranded = match losses.domains.iter().map(|loss| loss.stranded_while_unreachable.len()).max() {
         None | Some(0) => String::new(),
         Some(n) => format!("; up to {} not created again while they are unreachable", counted(n, "pod")),
     };
-    let means = "each pod that is created again has a node, both while the lost nodes are unreachable and when they are removed";
     report.verdict.push(line![
-        toned(tone, format!("{} of {n_domains} survived", grouped(survived.len()))),
-        format!(" ({means}){stranded}")
+        match lost.len() {
+            0 => good(format!("Safe: the loss of each of {n_domains} is survived")),
+            n => bad(format!("Not safe: the loss of {} of {n_domains} leaves pods without a node", grouped(n))),
+        },
+        stranded
     ]);
+    let means = "Survived means that each pod that is created again has a node, while the lost nodes are unreachable and when they are removed";
+    report.part("").line(0, line![dim(means)]);
     report
 }
 

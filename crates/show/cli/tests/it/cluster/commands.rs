@@ -36,7 +36,7 @@ fn up_places_the_redis_example_and_shows_the_placement() {
     };
     let all = ["node-1", "node-2", "node-3"];
     assert_eq!((nodes_of("redis-cache"), nodes_of("web-server")), (all.to_vec(), all.to_vec()), "{stdout}");
-    assert!(stdout.contains("6 pods: 6 placed, 0 unplaced; 3 nodes"), "{stdout}");
+    assert!(stdout.contains("All 6 pods are placed; 3 nodes"), "{stdout}");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn unschedulable_pods_are_shown_with_their_reason() {
     let args = ["up", "--nodes", "2", "-f", "examples/redis-web", "--exit-when-settled", "--no-summary"];
     let (code, stdout, stderr) = finish(&directory, &args);
     assert_eq!(code, Some(1), "{stdout}{stderr}");
-    assert!(stdout.contains("6 pods: 4 placed, 2 unplaced; 2 nodes"), "{stdout}");
+    assert!(stdout.contains("2 of 6 pods are unplaced; 4 placed; 2 nodes"), "{stdout}");
     assert!(
         stdout.contains("0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."),
         "{stdout}"
@@ -239,7 +239,7 @@ fn imported_pods_stay_on_their_nodes() {
     let directory = TempDir::new("dumps");
     for (name, code_expected, expected) in [
         // One of its pods requires a node that does not exist.
-        ("minikube-1.34", 1, "25 pods: 24 running, 0 placed, 1 unplaced; 1 node"),
+        ("minikube-1.34", 1, "1 of 25 pods is unplaced; 24 running; 1 node"),
         ("support-bundle", 0, ""),
     ] {
         let dump = dumps.join(name).display().to_string();

@@ -266,7 +266,7 @@ fn repairs(explained: &PodExplanation, attempts: &[Markup]) -> Markup {
     html! {
         @if !repairs.is_empty() || explained.without_single_repair.is_some() {
             section.card {
-                h2 { "Repairs, those that change least first; each was verified" }
+                h2 { "Verified repairs, smallest change first" }
                 @if let Some(note) = explained.without_single_repair { p { (note) "." } }
                 ol.repairs {
                     @for (i, (repair, attempt)) in repairs.iter().zip(attempts).enumerate() {
@@ -371,7 +371,7 @@ mod tests {
                 "<p class=\"detail\">0/2 nodes are available: ",
                 "Rules, evaluated individually on 2 nodes",
                 "caused by <a href=\"/pods/shop/web-1\">shop/web-1</a> on <a href=\"/nodes/a-1\">a-1</a>",
-                "Repairs, those that change least first; each was verified",
+                "Verified repairs, smallest change first",
                 ": then it can be placed on ",
             ],
         );
@@ -464,7 +464,7 @@ mod tests {
                 manifests.iter().all(|manifest| manifest.contains("\"nodeSelector\":{}")),
                 "{manifests:?}"
             );
-            assert!(page.contains("<strong class=\"good\">0 unplaced"), "{kind}: {page}");
+            assert!(page.contains("<strong class=\"good\">Safe: no new unplaced pods"), "{kind}: {page}");
             assert!(
                 page.contains("A repair of pod <a href=\"/pods/shop/db-0\">")
                     && !page.contains("id=\"apply\""),
@@ -481,14 +481,14 @@ mod tests {
         );
         let (manifests, page) = tried(&text, "shop/db-0", "prefer instead of require");
         assert!(manifests.len() == 1 && manifests[0].contains("\"kind\":\"Deployment\""), "{manifests:?}");
-        assert!(page.contains("<strong class=\"good\">0 unplaced"), "{page}");
+        assert!(page.contains("<strong class=\"good\">Safe: no new unplaced pods"), "{page}");
         // A pod alone is changed itself, and requests are.
         let alone = "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: db-0, namespace: shop}, spec: {containers: [{name: c, image: c, resources: {requests: {cpu: 3}}}]}}";
         let (manifests, page) = tried(alone, "shop/db-0", "in container c");
         assert!(manifests.len() == 1 && manifests[0].contains("\"kind\":\"Pod\""), "{manifests:?}");
-        assert!(page.contains("<strong class=\"good\">0 unplaced"), "{page}");
+        assert!(page.contains("<strong class=\"good\">Safe: no new unplaced pods"), "{page}");
     }
 
     #[test]
@@ -550,7 +550,7 @@ mod tests {
                 && manifests[0].contains("\"maxUnavailable\":1"),
             "{manifests:?}"
         );
-        assert!(page.contains("<strong class=\"good\">0 unplaced"), "{page}");
+        assert!(page.contains("<strong class=\"good\">Safe: no new unplaced pods"), "{page}");
     }
 
     #[test]
@@ -601,7 +601,7 @@ mod tests {
                 assert!(manifest.contains(&format!("\"kind\":\"{kind}\"")), "{manifest}");
                 assert!(manifest.contains("\"deviceClassName\":\"gpu\""), "{manifest}");
             }
-            assert!(page.contains("<strong class=\"good\">0 unplaced"), "{page}");
+            assert!(page.contains("<strong class=\"good\">Safe: no new unplaced pods"), "{page}");
         }
     }
 
