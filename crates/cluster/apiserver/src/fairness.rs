@@ -4,8 +4,8 @@
 //! The levels, their shares and the requests that belong to them are kube-apiserver's defaults. Unlike there, they are
 //! fixed, no level lends seats to another, and the level `exempt` also has seats: as many as all other levels together.
 
-use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -82,7 +82,10 @@ pub struct Fairness([Arc<Queue>; LEVELS.len()]);
 
 impl Fairness {
     pub fn new(seats: usize) -> Fairness {
-        Fairness(LEVELS.map(|(_, share)| Queue::new((seats * share / ALL_SHARES).max(1))))
+        Fairness(LEVELS.map(|(_, share)| {
+            let seats = (seats * share / ALL_SHARES).max(1);
+            Queue::with(seats, Some(Queue::new(seats)))
+        }))
     }
 
     /// A seat, as soon as it is the user's turn; `None` if that is not within a time, or too many requests of the user
@@ -104,6 +107,8 @@ pub struct Queue {
     /// One user's seats at most: half of them.
     per_user: usize,
     state: Mutex<State>,
+    /// As many seats for requests that wait [`without_seats`].
+    waiting: Option<Arc<Queue>>,
 }
 
 #[derive(Default)]
@@ -125,37 +130,49 @@ struct Flow {
 pub struct Seat {
     queue: Arc<Queue>,
     user: Arc<User>,
+    /// Not while the request waits [`without_seats`].
+    is_held: AtomicBool,
 }
 
 tokio::task_local! {
-    /// The turn of the request that is worked on; `None` while it waits for others than this server.
-    static TURN: RefCell<Option<Seat>>;
+    /// The seats of the request that is worked on.
+    static SEATS: Vec<Arc<Seat>>;
 }
 
-/// Works on a request that has a turn.
-pub async fn with_turn<T>(turn: Option<Seat>, work: impl Future<Output = T>) -> T {
-    TURN.scope(RefCell::new(turn), work).await
+/// Works on a request that has another seat beside those of the caller.
+pub fn with_seat<F: Future>(seat: Option<Arc<Seat>>, work: F) -> impl Future<Output = F::Output> + use<F> {
+    let held = SEATS.try_with(Clone::clone).unwrap_or_default();
+    SEATS.scope(held.into_iter().chain(seat).collect(), work)
 }
 
-/// Waits for others than this server. Other requests have the turn meanwhile.
-pub async fn without_turn<T>(wait: impl Future<Output = T>) -> T {
-    let turn = TURN.try_with(RefCell::take).ok().flatten();
-    let owner = turn.map(|turn| (turn.queue.clone(), turn.user.clone()));
-    let waited = wait.await;
-    // No user has so many requests that none of them may wait.
-    if let Some((queue, user)) = owner
-        && let Some(turn) = queue.ask(&user)
-    {
-        let turn = turn.await.ok();
-        TURN.with(|held| held.replace(turn));
+/// Waits for others than this server. Other requests have the seats meanwhile; of each level, as many as have seats wait like this.
+/// `None` if too many requests of the user wait.
+pub async fn without_seats<T>(wait: impl Future<Output = T>) -> Option<T> {
+    let seats = SEATS.try_with(Clone::clone).unwrap_or_default();
+    seats.iter().for_each(|seat| seat.leave());
+    let mut waiting = Vec::new();
+    for Seat { queue, user, .. } in seats.iter().map(Arc::as_ref) {
+        if let Some(queue) = &queue.waiting {
+            waiting.push(queue.ask(user)?.await.ok()?);
+        }
     }
-    waited
+    let waited = wait.await;
+    drop(waiting);
+    for seat in &seats {
+        let taken = seat.queue.ask(&seat.user)?.await.ok()?;
+        seat.is_held.store(taken.is_held.swap(false, Ordering::Relaxed), Ordering::Relaxed);
+    }
+    Some(waited)
 }
 
 impl Queue {
     /// A number of seats, of which one user has half at most.
     pub fn new(seats: usize) -> Arc<Queue> {
-        Arc::new(Queue { seats, per_user: seats.div_ceil(2), state: Mutex::default() })
+        Queue::with(seats, None)
+    }
+
+    fn with(seats: usize, waiting: Option<Arc<Queue>>) -> Arc<Queue> {
+        Arc::new(Queue { seats, per_user: seats.div_ceil(2), state: Mutex::default(), waiting })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -190,7 +207,7 @@ impl Queue {
         loop {
             let Some((waiting, user)) = self.lock().next(self.seats, self.per_user) else { return };
             // If the request does not wait any more, its seat is dropped here, and free again.
-            drop(waiting.send(Seat { queue: self.clone(), user }));
+            drop(waiting.send(Seat { queue: self.clone(), user, is_held: AtomicBool::new(true) }));
         }
     }
 }
@@ -233,8 +250,11 @@ impl State {
     }
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
+impl Seat {
+    fn leave(&self) {
+        if !self.is_held.swap(false, Ordering::Relaxed) {
+            return;
+        }
         {
             let mut state = self.queue.lock();
             let State { used, flows, turns } = &mut *state;
@@ -248,6 +268,12 @@ impl Drop for Seat {
             }
         }
         self.queue.seat_next();
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

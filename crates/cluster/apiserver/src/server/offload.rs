@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::throttle::too_many;
 use crate::authz::RBAC_GROUP;
-use crate::fairness::{Queue, with_turn};
+use crate::fairness::{Queue, with_seat};
 use crate::handlers::media_type;
 use crate::request::{ApiRequest, ApiResult, MASTERS, MediaType, Query, Status, User, Verb};
 use crate::store::{Filter, Store};
@@ -75,9 +75,11 @@ impl Offload {
         };
         let large = turn(&self.large, is_large).await?;
         let turn = turn(&self.turns, true).await?;
+        // With the seats that the request has here.
+        let work = with_seat(turn.map(Arc::new), work);
         let work = runtime.spawn(async move {
             let _large = large;
-            with_turn(turn, work).await
+            work.await
         });
         AbortOnDropHandle::new(work).await.unwrap_or_else(|error| Err(panicked(&error)))
     }

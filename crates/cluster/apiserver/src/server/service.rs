@@ -25,6 +25,7 @@ use super::throttle::too_many;
 use super::websocket::WebSocket;
 use crate::authz::Authorizer;
 use crate::custom;
+use crate::fairness::with_seat;
 use crate::handlers::{self, Body, PROTOBUF_WATCH, Reply};
 use crate::request::{
     ApiRequest, ApiResult, Attributes, MASTERS, MediaType, Query, Reason, RequestInfo, Route, Status,
@@ -199,12 +200,14 @@ async fn answer<B: RequestBody>(
                 }
                 // A client that hangs up does not stop a change between two of its writes. The task holds what bounds the
                 // number and the size of requests.
-                let (state, held) = (state.clone(), (seat, memory, counted));
+                let (state, held) = (state.clone(), (memory, counted));
                 let change = async move {
                     let _held = held;
                     handle(&state, request).await
                 };
-                tokio::spawn(change).await.unwrap_or_else(|error| Err(panicked(&error)))
+                tokio::spawn(with_seat(Some(seat), change))
+                    .await
+                    .unwrap_or_else(|error| Err(panicked(&error)))
             };
             let answered = tokio::time::timeout_at(deadline, work).await;
             answered.unwrap_or_else(|_| Err(timed_out()))

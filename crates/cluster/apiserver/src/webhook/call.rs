@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::hook::{Hook, Target};
 use super::review::{self, Answer};
 use super::{AdmissionAttributes, Denied, Mutated, ServedForm};
-use crate::fairness::without_turn;
+use crate::fairness::without_seats;
 use crate::request::Reason;
 
 /// Largest response of a webhook: a base64 patch that replaces the largest object, plus a margin.
@@ -91,7 +91,8 @@ impl Webhooks {
         warnings: &mut Vec<String>,
     ) -> Result<bool, Denied> {
         let object = mutated.as_ref().map(|mutated| &mutated.object);
-        let Some(answer) = without_turn(self.ask(hook, attributes, form, object, warnings)).await? else {
+        let answered = without_seats(self.ask(hook, attributes, form, object, warnings)).await;
+        let Some(answer) = answered.ok_or_else(Denied::too_many)?? else {
             return Ok(false);
         };
         match (answer.patch, mutated.as_mut()) {
@@ -122,7 +123,7 @@ impl Webhooks {
             (result, warnings)
         });
         let mut denied = None;
-        for (result, added) in without_turn(join_all(called)).await {
+        for (result, added) in without_seats(join_all(called)).await.ok_or_else(Denied::too_many)? {
             warnings.extend(added);
             if let Err(why) = result {
                 denied.get_or_insert(why);

@@ -85,6 +85,11 @@ pub struct Denied {
 }
 
 impl Denied {
+    fn too_many() -> Denied {
+        let message = "Too many requests, please try again later.".to_owned();
+        Denied { code: 429, reason: Reason::TooManyRequests, message }
+    }
+
     fn internal(message: impl std::fmt::Display) -> Denied {
         Denied {
             code: 500,

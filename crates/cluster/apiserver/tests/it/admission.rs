@@ -1,10 +1,12 @@
 //! Admission of HTTP requests: registered webhooks and the in-process plugin.
 
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use base64::Engine as _;
-use berth_apiserver::admission::Phase;
-use berth_apiserver::{Admission, ApiServer, ServerOptions};
+use berth_apiserver::admission::{Operation, Phase};
+use berth_apiserver::{Admission, ApiServer, Limits, ServerOptions};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Method, StatusCode};
@@ -369,18 +371,15 @@ async fn requests_that_waited_for_a_slow_webhook_kept_the_turns_of_others() {
     }
     let all_wait = async {
         while responder.called().len() < 16 {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(9), all_wait)
-        .await
-        .expect("all wait for the webhook");
+    tokio::time::timeout(Duration::from_secs(9), all_wait).await.expect("all wait for the webhook");
     let (client, path, role) =
         (acting_as(&server, "c", &[]), roles("kube-system"), json!({"metadata": {"name": "c"}}));
     let answer = post(&client, &path, &role);
-    let (code, answer) = tokio::time::timeout(std::time::Duration::from_secs(9), answer)
-        .await
-        .expect("another user is answered");
+    let (code, answer) =
+        tokio::time::timeout(Duration::from_secs(9), answer).await.expect("another user is answered");
     assert_eq!(code, StatusCode::CREATED, "{answer}");
 }
 
@@ -443,4 +442,85 @@ async fn a_webhook_for_scale_receives_and_changes_the_scale() {
     assert_eq!(seen[0]["oldObject"]["spec"], json!({"replicas": 1}));
     assert_eq!(seen[1]["object"]["spec"], json!({"replicas": 5}));
     assert_eq!(seen[1]["resource"]["resource"], "deployments");
+}
+
+/// Changes the object that is under change, by a request of its own.
+#[derive(Default)]
+struct Meddler {
+    client: OnceLock<kube::Client>,
+    n_left: AtomicUsize,
+    is_own: AtomicBool,
+    n_calls: AtomicUsize,
+}
+
+impl Admission for Meddler {
+    fn concerns(&self, phase: Phase, _: Operation, resource: &str, _: &str) -> bool {
+        phase == Phase::Mutating && resource == "pods"
+    }
+
+    fn review(&self, _: Phase, request: Value) -> BoxFuture<'_, Value> {
+        async move {
+            if let Some(client) = self.client.get().filter(|_| !self.is_own.load(Ordering::SeqCst)) {
+                let n_calls = self.n_calls.fetch_add(1, Ordering::SeqCst) + 1;
+                if n_calls <= self.n_left.load(Ordering::SeqCst) {
+                    self.is_own.store(true, Ordering::SeqCst);
+                    let change = json!({"metadata": {"annotations": {"calls": n_calls.to_string()}}});
+                    assert_eq!(merge(client, &format!("{PODS}/p"), &change).await.0, StatusCode::OK);
+                    self.is_own.store(false, Ordering::SeqCst);
+                }
+            }
+            json!({"uid": request["uid"], "allowed": true})
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_that_changes_the_object_under_change_loses_no_update_and_is_not_called_without_end() {
+    let meddler = Arc::new(Meddler::default());
+    let options = ServerOptions { admission: Some(meddler.clone()), ..ServerOptions::default() };
+    let server = ApiServer::start(options).await.unwrap();
+    let admin = admin(&server);
+    let path = format!("{PODS}/p");
+    post(&admin, PODS, &pod("p")).await;
+    assert!(meddler.client.set(admin.clone()).is_ok());
+    for (n_changes, code, label) in
+        [(3, StatusCode::OK, json!("3")), (1000, StatusCode::CONFLICT, json!("3"))]
+    {
+        meddler.n_left.store(n_changes, Ordering::SeqCst);
+        meddler.n_calls.store(0, Ordering::SeqCst);
+        let change = json!({"metadata": {"labels": {"a": n_changes.to_string()}}});
+        assert_eq!(merge(&admin, &path, &change).await.0, code);
+        let n_calls = meddler.n_calls.load(Ordering::SeqCst);
+        assert!(n_calls <= 64, "{n_calls}");
+        let metadata = get(&admin, &path).await.1["metadata"].take();
+        assert_eq!(metadata["annotations"]["calls"], n_calls.min(n_changes).to_string());
+        assert_eq!(metadata["labels"]["a"], label);
+    }
+    // One that names its version is refused at once.
+    let mut old = get(&admin, &path).await.1;
+    meddler.n_calls.store(0, Ordering::SeqCst);
+    old["metadata"]["labels"]["a"] = "put".into();
+    assert_eq!(put(&admin, &path, &old).await.0, StatusCode::CONFLICT);
+    assert_eq!(meddler.n_calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn requests_that_waited_for_a_slow_webhook_kept_the_seats_of_others() {
+    let responder = Responder::start(|_, _| None).await;
+    let limits = Limits { in_flight: 1, queue: Duration::from_secs(2), ..Limits::default() };
+    let server = ApiServer::start(ServerOptions { limits, ..ServerOptions::default() }).await.unwrap();
+    let admin = admin(&server);
+    configure(&admin, VALIDATING, responder.webhook("slow.example.com", json!({}))).await;
+    let waiting = tokio::spawn({
+        let admin = admin.clone();
+        async move { post(&admin, PODS, &pod("p")).await }
+    });
+    while responder.called().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let map = json!({"metadata": {"name": "c"}});
+    assert_eq!(post(&admin, "/api/v1/namespaces/default/configmaps", &map).await.0, StatusCode::CREATED);
+    assert_eq!(get(&admin, PODS).await.0, StatusCode::OK);
+    assert!(!waiting.is_finished());
 }
