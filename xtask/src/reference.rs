@@ -8,12 +8,13 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 
-use crate::cargo::{cargo, root, target_directory};
+use crate::cargo::{cargo, root, run_cargo, target_directory};
 
 pub const USAGE: &str = "cargo xtask reference build VERSION [PROGRAM...]    (builds programs of Kubernetes 1.36, 1.37 or 1.38, or karpenter, with Go)\n       \
                          cargo xtask reference record VERSION    (records the scenarios of conformance/VERSION again)\n       \
                          cargo xtask reference compare VERSION [COUNT [SEED]]    (records new scenarios and replays them: prints those that differ)\n       \
-                         cargo xtask reference requests VERSION [COUNT SEED]    (records the requests to the API server again and compares; or generates COUNT)";
+                         cargo xtask reference requests VERSION [COUNT SEED]    (records the requests to the API server again and compares; or generates COUNT)\n       \
+                         cargo xtask reference sequences VERSION COUNT SEED    (plays changes of small clusters with Kubernetes' controllers and scheduler)";
 
 /// The suites of `scenarios.py`, and how many scenarios of each the project keeps.
 const SUITES: [(&str, u32); 13] = [
@@ -65,6 +66,7 @@ pub fn run(arguments: &[&str]) -> Result<String, String> {
         ["compare", version] => compare(&root, version, 500, 1),
         ["compare", version, count] => compare(&root, version, number(count)?, 1),
         ["compare", version, count, seed] => compare(&root, version, number(count)?, number(seed)?),
+        ["sequences", version, count, seed] => sequences(&root, version, number(count)?, number(seed)?),
         ["requests", version] => requests(&root, version),
         ["requests", version, count, seed] => generated_requests(&root, version, count, seed),
         _ => Err(format!("usage: {USAGE}")),
@@ -149,21 +151,47 @@ fn generated_requests(root: &Path, version: &str, count: &str, seed: &str) -> Re
     ))
 }
 
-/// Sends requests to a new kube-apiserver and writes its answers. Whether they are those that the requests have.
-fn send(root: &Path, version: &str, server: &str, file: &Path, out: &Path) -> Result<bool, String> {
+/// Plays scenes of `berth-faultsim` by seed, each on a control plane of its own, and compares the pods with those of `what-if`.
+fn sequences(root: &Path, version: &str, count: u32, first: u32) -> Result<String, String> {
+    run_cargo(&["build", "--quiet", "--locked", "--package", "berth-faultsim"], "berth-faultsim")?;
+    let program = target_directory()?.join("debug/berth-faultsim");
+    let mut different = Vec::new();
+    for seed in first..first.saturating_add(count) {
+        let (mut command, state) = control_plane(root, version, GENERIC_WORKLOAD, GENERIC_WORKLOAD_API)?;
+        command.args(["--controllers", "--scheduler", "--"]).arg(&program);
+        let status = command.args(["--reference", &seed.to_string()]).status();
+        std::fs::remove_dir_all(&state).map_err(|e| format!("{}: {e}", state.display()))?;
+        if !status.is_ok_and(|status| status.success()) {
+            different.push(seed.to_string());
+        }
+    }
+    match different.as_slice() {
+        [] => Ok(format!("{count} sequences end as those of Kubernetes {version}")),
+        seeds => Err(format!("{} of {count} sequences differ: {}", seeds.len(), seeds.join(", "))),
+    }
+}
+
+/// The command that starts a new control plane, and where its state is.
+fn control_plane(root: &Path, version: &str, gates: &str, apis: &str) -> Result<(Command, PathBuf), String> {
     let (bin, state) = (folder(version)?, folder(version)?.join("control-plane"));
-    let failed = |what: &Path, e: std::io::Error| format!("{}: {e}", what.display());
-    std::fs::create_dir_all(out.parent().unwrap_or(&bin)).map_err(|e| failed(out, e))?;
     // What an interrupted run left.
     std::fs::remove_dir_all(&state).ok();
-    let (.., gates, apis) = SERVERS.into_iter().find(|row| row.0 == server).ok_or(server)?;
     let mut command = Command::new("python3");
     command.arg(root.join("reference/control-plane")).arg(&bin).arg(&state);
-    for (flag, value) in [("--gates", gates.trim()), ("--apis", apis)] {
+    for (flag, value) in [("--gates", gates), ("--apis", apis)] {
         if !value.is_empty() {
             command.args([flag, value]);
         }
     }
+    Ok((command, state))
+}
+
+/// Sends requests to a new kube-apiserver and writes its answers. Whether they are those that the requests have.
+fn send(root: &Path, version: &str, server: &str, file: &Path, out: &Path) -> Result<bool, String> {
+    let failed = |what: &Path, e: std::io::Error| format!("{}: {e}", what.display());
+    out.parent().map_or(Ok(()), |folder| std::fs::create_dir_all(folder).map_err(|e| failed(folder, e)))?;
+    let (.., gates, apis) = SERVERS.into_iter().find(|row| row.0 == server).ok_or(server)?;
+    let (mut command, state) = control_plane(root, version, gates.trim(), apis)?;
     command
         .args(["--", "python3"])
         .arg(root.join("reference/requests.py"))

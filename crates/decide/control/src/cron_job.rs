@@ -58,3 +58,15 @@ pub fn due(
     }
     Due { earliest, scheduled: Some(last), n_missed }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_named_by_their_minute() {
+        let name = job_name("a-1", Timestamp::UNIX_EPOCH);
+        assert_eq!((name.as_str(), of_job(&name)), ("a-1-0", Some("a-1")));
+        assert_eq!(["a", "a-", "a-x"].map(of_job), [None; 3]);
+    }
+}

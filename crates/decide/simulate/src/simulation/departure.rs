@@ -2,11 +2,8 @@
 
 use berth_api::feature_gates::FeatureGates;
 use berth_api::object::{Node, Pod, PodStatus, TOPOLOGY_LABELS, find_condition};
-use berth_control::pod_gc::{PodNode, is_garbage};
 use berth_control::replica_set::{DELETION_COST, Replica};
-use berth_control::taints::{self, Stay, is_unreachable, stay};
-
-use super::state::Simulation;
+use berth_control::taints::{self, Stay, stay};
 
 /// What happens to a pod that leaves its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,15 +65,6 @@ pub(crate) fn unreachable(pod: &Pod, seconds: Option<i64>, evicts: bool, gates: 
         ),
         Some(_) if !pod.metadata.is_deleting() => Contact::Recreated,
         _ => Contact::Lost("has no controller: the unreachable node evicts it"),
-    }
-}
-
-impl Simulation {
-    /// Whether nothing ends the pods that are being deleted on a node: it cannot be reached, and no taint says that nothing runs there.
-    pub(crate) fn keeps_terminating(&self, node: &str) -> bool {
-        self.node(node).is_some_and(|node| {
-            is_unreachable(&node.spec) && !is_garbage(true, PodNode::of(false, node.spec.taints.iter()))
-        })
     }
 }
 

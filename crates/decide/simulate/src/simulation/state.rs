@@ -9,6 +9,8 @@ use berth_api::object::{
     GroupKey, NamespacedName, Node, Pod, PodDisruptionBudget, PodStatus, RuntimeClass, Shared,
 };
 use berth_control::budget::Scales;
+use berth_control::pod_gc::{PodNode, is_garbage};
+use berth_control::taints::is_unreachable;
 use berth_engine::{Cluster, DevicesOfNode, DisruptionBudget, GroupDisruption, Outcome, PreparedPod};
 use berth_input::policy::PlacementPolicy;
 use berth_rules::{KnownNamespaces, PodRules};
@@ -178,6 +180,13 @@ impl Simulation {
 
     pub fn has_node(&self, name: &str) -> bool {
         self.nodes.contains_key(name)
+    }
+
+    /// Whether nothing ends the pods that are being deleted on a node: it cannot be reached, and no taint says that nothing runs there.
+    pub(crate) fn keeps_terminating(&self, node: &str) -> bool {
+        self.node(node).is_some_and(|node| {
+            is_unreachable(&node.spec) && !is_garbage(true, PodNode::of(false, node.spec.taints.iter()))
+        })
     }
 
     pub fn node_names(&self) -> impl Iterator<Item = &str> {

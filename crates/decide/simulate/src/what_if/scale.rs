@@ -208,8 +208,10 @@ fn add_copies(inventory: &mut Inventory, position: usize, n: usize, name: &str) 
     let pods = inventory.pods.iter().map(|entry| &entry.object.metadata);
     let pods = pods.filter(|pod| pod.namespace == template.object.metadata.namespace);
     let taken: HashSet<&str> = pods.map(|pod| pod.name.as_str()).collect();
-    let names =
-        (1..).map(|i| format!("{name}-new-{i}")).filter(|name| !taken.contains(name.as_str())).take(n);
+    let owner = template.object.metadata.controller();
+    let infix = if owner.is_some_and(|owner| owner.kind == "StatefulSet") { "" } else { "new-" };
+    let names = (usize::from(!infix.is_empty())..).map(|i| format!("{name}-{infix}{i}"));
+    let names = names.filter(|name| !taken.contains(name.as_str())).take(n);
     for name in names.collect::<Vec<_>>() {
         let mut entry = template.clone();
         entry.object.metadata.name = name;

@@ -302,6 +302,15 @@ fn a_stateful_set_is_scaled_down_from_the_last_ordinal() {
 }
 
 #[test]
+fn new_pods_of_a_stateful_set_had_no_ordinals() {
+    let world = "node a
+pod default/db-0 on a owner:StatefulSet/db";
+    let change =
+        Change::Scale { kind: Kind::StatefulSet, name: NamespacedName::new("default", "db"), n_replicas: 2 };
+    assert_eq!(moves(&what_if(world, &[change])), ["default/db-1: none -> a"]);
+}
+
+#[test]
 fn what_does_not_exist_cannot_be_changed() {
     let mut what_if = WhatIf::new(
         inventory(text::world("node a taint:x=y:NoSchedule\npod default/x")),

@@ -148,11 +148,12 @@ impl Enforcer {
         is_unsettled.then(|| format!("waits until the pods of {workload} are ready"))
     }
 
-    /// What the next step of a plan waits for: a budget that has not counted the pods as they are after the last step would end the plan.
+    /// What a plan and its next step wait for: a budget that has not counted the pods as they are now would end the plan, or hold its pods.
     fn uncounted(&self, now: Instant) -> Option<String> {
-        let rebalancer = self.rebalancer.as_ref().filter(|rebalancer| !rebalancer.rest.is_empty())?;
-        let timeout = rebalancer.options.step_timeout;
-        rebalancer.moved_at.filter(|at| now < *at + timeout)?;
+        let rebalancer = self.rebalancer.as_ref()?;
+        if now >= rebalancer.moved_at + rebalancer.options.step_timeout {
+            return None;
+        }
         let budget = rebalancer.objects.uncounted_budget()?;
         Some(format!("waits until PodDisruptionBudget {budget} counts the pods as they are now"))
     }

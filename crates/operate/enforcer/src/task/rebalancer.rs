@@ -52,8 +52,8 @@ pub(super) struct Rebalancer {
     pub(super) absent: HashMap<String, String>,
     /// Whether the last step ended in this leadership.
     pub(super) has_observed: bool,
-    /// When the last step of the plan ended.
-    pub(super) moved_at: Option<Instant>,
+    /// When the last step ended, or this began: budgets may not be counted since then.
+    pub(super) moved_at: Instant,
     pub(super) progress: Progress,
     pub(super) writer: Option<StatusWriter>,
     pub(super) completed: mpsc::UnboundedSender<Completion>,
@@ -76,7 +76,7 @@ impl Rebalancer {
             late: Vec::new(),
             absent: HashMap::new(),
             has_observed: false,
-            moved_at: None,
+            moved_at: Instant::now(),
             progress: Progress::default(),
             writer,
             completed,
@@ -100,7 +100,7 @@ impl Rebalancer {
         self.rest.clear();
         self.exceptions = Exceptions::default();
         self.has_observed = false;
-        self.at = Instant::now();
+        (self.at, self.moved_at) = (Instant::now(), Instant::now());
     }
 
     /// The pod whose eviction is counted before it is sent.
@@ -145,7 +145,7 @@ impl Rebalancer {
     ) {
         self.phase = Phase::Idle;
         self.has_observed = true;
-        self.moved_at = Some(now);
+        self.moved_at = now;
         self.at = now;
         let Step { made, .. } = step;
         if result != StepResult::Moved {

@@ -215,6 +215,19 @@ async fn a_plan_of_a_killed_enforcer_leaves_no_pod_evicted_twice() {
     second.stopped().await;
 }
 
+/// So that two plans were made in place of one.
+#[tokio::test(start_paused = true)]
+async fn the_first_plan_held_the_pods_of_a_budget_that_was_not_counted_yet() {
+    let world = after_an_outage(6, spread("web")).await;
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "all"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    world.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget).await;
+    let enforcer = world.enforce(for_goals(&[Goal::Spread])).await;
+    let planned = status(&world, |status| !status["plannedAt"].is_null()).await;
+    assert_eq!((&planned["nHeld"], &planned["after"]["spread"]), (&json!(0), &json!(0.0)), "{planned}");
+    enforcer.stopped().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_budget_without_room_is_reported_and_respected() {
     let world = after_an_outage(6, spread("web")).await;

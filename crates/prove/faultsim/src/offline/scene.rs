@@ -82,7 +82,24 @@ impl Scene {
             scene.steps.push(step);
         }
         scene.groups(rng);
+        scene.out_of_service(rng, n_nodes, n_zones);
         scene
+    }
+
+    /// Some nodes that cannot be reached are said to be out of service.
+    fn out_of_service(&mut self, rng: &mut Rng, n_nodes: usize, n_zones: usize) {
+        let lost = |step: &Step| match step {
+            Step::Change(Change::LoseContact { value, .. }) => value.strip_prefix('z')?.parse().ok(),
+            _ => None,
+        };
+        let found = self.steps.iter().enumerate().find_map(|(at, step)| Some((at, lost(step)?)));
+        let Some((at, zone)) = found.filter(|_| rng.bool()) else { return };
+        let key = "node.kubernetes.io/out-of-service".to_owned();
+        let effect = if rng.bool() { "NoExecute" } else { "NoSchedule" };
+        let taint = Taint { key, value: String::new(), effect: effect.to_owned() };
+        let nodes = (zone..n_nodes).step_by(n_zones).map(|node| format!("n{node}"));
+        let taints = nodes.map(|node| Step::Change(Change::SetTaint { node, taint: taint.clone() }));
+        self.steps.splice(at + 1..at + 1, taints);
     }
 
     /// The pods of some workloads are placed together.

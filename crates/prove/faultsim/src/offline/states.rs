@@ -95,7 +95,10 @@ pub fn in_cluster(
         if is_replaced(pod, &pod.spec.node_name, lost) || pod.is_terminal() {
             continue;
         }
-        *n_created.entry(key.clone()).or_default() += 1;
+        // A pod that a StatefulSet has still to delete is none of those that it wants.
+        let ordinal = pod.metadata.name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok());
+        let is_surplus = key.1.starts_with("StatefulSet ") && ordinal.as_ref() >= wanted.get(&key);
+        *n_created.entry(key.clone()).or_default() += usize::from(!is_surplus);
         let state = if is_lost {
             ON_LOST_NODE.to_owned()
         } else if pod.status.phase == "Running" {
