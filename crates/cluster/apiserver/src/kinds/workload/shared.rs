@@ -33,7 +33,7 @@ pub struct Workload {
     /// Validates a change of the spec; the selector is immutable.
     pub check_update: fn(&Value, &Value, &mut Causes),
     /// Validates the status of an object beyond its counts.
-    pub check_status: fn(&Value, &mut Causes),
+    pub check_status: fn(&Value, &Value, &mut Causes),
     /// Fields that updates must not change, and that are not validated then.
     pub validated_if_new: &'static [&'static str],
 }
@@ -49,7 +49,7 @@ impl Workload {
         of_selector: "deployment",
         check: |_, _| {},
         check_update: |_, _, _| {},
-        check_status: |_, _| {},
+        check_status: |_, _, _| {},
         validated_if_new: &[],
     };
 }
@@ -110,7 +110,7 @@ impl Strategy for Workload {
 
     fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
         validate_counts(new, old, self.of_selector, causes);
-        (self.check_status)(new, causes);
+        (self.check_status)(new, old, causes);
     }
 
     fn validates_change_first(&self) -> bool {
