@@ -262,6 +262,21 @@ pub fn spec_warnings(spec: &Value) -> Vec<String> {
             }
         }
     }
+    let mut named: HashMap<&str, String> = HashMap::new();
+    for list in ["initContainers", "containers"] {
+        for (i, container) in items(spec, list).iter().enumerate() {
+            for (j, port) in items(container, "ports").iter().enumerate() {
+                let (name, path) = (text(port, "/name"), format!("spec.{list}[{i}].ports[{j}]"));
+                match named.get(name) {
+                    _ if name.is_empty() => {}
+                    None => drop(named.insert(name, path)),
+                    Some(first) => warnings.push(format!(
+                        "{path}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}"
+                    )),
+                }
+            }
+        }
+    }
     warnings.truncate(MAX_WARNINGS);
     warnings
 }
