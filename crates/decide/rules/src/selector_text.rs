@@ -75,7 +75,8 @@ fn parse_requirement(part: &str) -> Result<Requirement, SelectorError> {
         return Err(SelectorError::Label("found '', expected: '('".to_owned()));
     }
     let Some(set) = set.trim().strip_suffix(')') else {
-        return Err(SelectorError::Label("found '', expected: ',' or ')'".to_owned()));
+        let expected = if set.trim().is_empty() { "',', ')' or identifier" } else { "',' or ')'" };
+        return Err(SelectorError::Label(format!("found '', expected: {expected}")));
     };
     let mut values = set.split(',').map(label_value).collect::<Result<Vec<_>, _>>()?;
     values.sort_unstable();

@@ -135,17 +135,19 @@ fn parse_applied(body: &Bytes) -> ApiResult<Value> {
     if let Some(sent) =
         json.as_ref().filter(|sent| !sent["kind"].is_string() || !sent["apiVersion"].is_string())
     {
-        let text = |field: &str| sent[field].as_str().unwrap_or_default();
-        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
-        return Err(Status::bad_request(format!(
-            "invalid object type: {group}/{version}, Kind={}",
-            text("kind")
-        )));
+        return Err(no_object_type(sent));
     }
     match json.map_or_else(|| parse_yaml(body), Ok)? {
         value @ Value::Object(_) => Ok(value),
         _ => Err(Status::bad_request("the object provided is unrecognized: an object is expected")),
     }
+}
+
+/// What is applied has another type than the objects of the path.
+fn no_object_type(sent: &Value) -> Box<Status> {
+    let text = |field: &str| sent[field].as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    Status::bad_request(format!("invalid object type: {group}/{version}, Kind={}", text("kind")))
 }
 
 fn parse_yaml(body: &Bytes) -> ApiResult<Value> {
@@ -230,6 +232,7 @@ fn agree_with_path(request: &ApiRequest, value: &mut Value) -> ApiResult {
             Value::String(text) if kind == "Eviction" && text == "policy/v1beta1" => {
                 value[field] = Value::from(wanted);
             }
+            _ if is_apply(request) => return Err(no_object_type(value)),
             _ => return Err(other_kind(kind, group, value, &api_version)),
         }
     }
@@ -246,7 +249,7 @@ fn agree_with_path(request: &ApiRequest, value: &mut Value) -> ApiResult {
     }
     let Some(metadata) = fields::object(value, "metadata") else { return Ok(()) };
     // What is applied may clear the name, which is refused once nothing conflicts.
-    let clears_name = is_apply(request) && metadata.get("name").is_some_and(fields::is_empty);
+    let clears_name = is_apply(request) && metadata.get("name").is_none_or(fields::is_empty);
     metadata.retain(|field, value| {
         !value.is_null() || !texts.contains(&field.as_str()) || clears_name && field == "name"
     });

@@ -85,7 +85,14 @@ pub fn delete_options(request: &ApiRequest) -> ApiResult<DeleteOptions> {
         options.set_orphan_dependents(orphans);
     }
     if !request.body.is_empty() {
-        options.take_value(&parse_object(request, "DeleteOptions")?.value)?;
+        let sent = parse_object(request, "DeleteOptions")?.value;
+        let [kind, version] = ["kind", "apiVersion"].map(|field| sent[field].as_str().unwrap_or_default());
+        if !["", "DeleteOptions"].contains(&kind) {
+            return Err(Status::bad_request(format!(
+                "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            )));
+        }
+        options.take_value(&sent)?;
     }
     options.check_policy()?;
     Ok(options)

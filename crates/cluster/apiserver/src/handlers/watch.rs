@@ -90,6 +90,7 @@ pub fn watch(api: &Api, info: &RequestInfo, query: &Query, headers: &HeaderMap) 
         position,
         initial,
         announce_end: send_initial == Some(true),
+        has_bookmark: false,
         bookmarks,
         changes,
         deadline: now + duration,
@@ -153,6 +154,8 @@ struct Watcher {
     initial: VecDeque<Arc<Object>>,
     /// Whether the bookmark after the initial events is still due.
     announce_end: bool,
+    /// Whether a bookmark has been sent.
+    has_bookmark: bool,
     bookmarks: bool,
     changes: tokio::sync::watch::Receiver<u64>,
     deadline: Instant,
@@ -172,7 +175,7 @@ impl Watcher {
             return Some(self.initial_events());
         }
         if std::mem::take(&mut self.announce_end) {
-            return Some(self.bookmark(true));
+            return Some(self.bookmark());
         }
         let batch = (BATCH_COMPARISONS / self.filter.n_requirements().max(1)).clamp(1, BATCH);
         loop {
@@ -183,7 +186,7 @@ impl Watcher {
             let now = Instant::now();
             if now >= self.deadline {
                 self.ended = true;
-                return self.bookmarks.then(|| self.bookmark(false));
+                return self.bookmarks.then(|| self.bookmark());
             }
             if now < self.not_before {
                 tokio::time::sleep_until(self.not_before).await;
@@ -217,7 +220,7 @@ impl Watcher {
                     // After a read, so that the bookmark also covers changes of other objects.
                     if self.bookmarks && Instant::now() >= self.next_bookmark {
                         self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
-                        return Some(self.bookmark(false));
+                        return Some(self.bookmark());
                     }
                 }
             }
@@ -229,7 +232,7 @@ impl Watcher {
                 }
                 () = tokio::time::sleep_until(self.deadline) => {
                     self.ended = true;
-                    return self.bookmarks.then(|| self.bookmark(false));
+                    return self.bookmarks.then(|| self.bookmark());
                 }
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {}
                 () = self.stop.cancelled() => return None,
@@ -310,15 +313,19 @@ impl Watcher {
         }
     }
 
-    fn bookmark(&self, initial_events_end: bool) -> Bytes {
-        let mut metadata = json!({"resourceVersion": self.position.to_string(), "creationTimestamp": null});
-        if initial_events_end {
+    fn bookmark(&mut self) -> Bytes {
+        let mut metadata = json!({"resourceVersion": self.position.to_string()});
+        // As the watch cache of kube-apiserver: of any watch, whether it asked for that or not.
+        if !std::mem::replace(&mut self.has_bookmark, true) {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let partial =
             json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
-        let bookmark =
+        let mut bookmark =
             json!({"kind": self.shown.kind, "apiVersion": self.shown.api_version(), "metadata": metadata});
+        if let Some(ty) = self.shown.ty() {
+            berth_schema::complete(&ty, &mut bookmark);
+        }
         match self.form {
             Form::PartialMetadata | Form::PartialMetadataList => {
                 return self.event("BOOKMARK", partial.to_string().as_bytes());

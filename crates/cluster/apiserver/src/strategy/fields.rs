@@ -293,7 +293,7 @@ impl Causes {
         }
     }
 
-    /// A text must be one of the supported ones.
+    /// A text must be one of the supported ones. An absent one is empty.
     pub fn one_of(&mut self, field: &str, value: &Value, supported: &[&str]) {
         if value.is_null() {
             return self.one_of(field, &Value::from(""), supported);

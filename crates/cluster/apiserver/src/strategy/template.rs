@@ -143,12 +143,9 @@ fn default_volume(volume: &mut Value) {
     {
         default_text(spec, "volumeMode", "Filesystem");
     }
-    for item in volume.get_mut("downwardAPI").map_or(&mut [][..], |source| items_mut(source, "items")) {
-        if let Some(field) = item.get_mut("fieldRef").and_then(Value::as_object_mut) {
-            default_text(field, "apiVersion", "v1");
-        }
-    }
+    default_downward_api(volume);
     for source in volume.get_mut("projected").map_or(&mut [][..], |source| items_mut(source, "sources")) {
+        default_downward_api(source);
         if let Some(token) = source.get_mut("serviceAccountToken").and_then(Value::as_object_mut) {
             default(token, "expirationSeconds", 3600);
         }
@@ -156,6 +153,14 @@ fn default_volume(volume: &mut Value) {
     // A volume without a source is an empty directory.
     if volume.as_object().is_some_and(|fields| fields.keys().all(|field| field == "name")) {
         let _ = object(volume, "emptyDir");
+    }
+}
+
+fn default_downward_api(volume: &mut Value) {
+    for item in volume.get_mut("downwardAPI").map_or(&mut [][..], |source| items_mut(source, "items")) {
+        if let Some(field) = item.get_mut("fieldRef").and_then(Value::as_object_mut) {
+            default_text(field, "apiVersion", "v1");
+        }
     }
 }
 

@@ -50,8 +50,8 @@ pub fn apply(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     Ok(object)
 }
 
-/// An operation as the library of kube-apiserver reads it: negative indices count from the end of a list, and `replace` also sets a
-/// field that is absent.
+/// An operation as the library of kube-apiserver reads it: negative indices count from the end of a list, `replace` also sets a
+/// field that is absent, and `copy` of a field that is absent sets null.
 fn as_in_go(operation: &Value, object: &Value) -> Value {
     let mut operation = operation.clone();
     for pointer in ["path", "from"] {
@@ -78,6 +78,13 @@ fn as_in_go(operation: &Value, object: &Value) -> Value {
     let parent = operation["path"].as_str().and_then(|path| object.pointer(path.rsplit_once('/')?.0));
     if operation["op"] == "replace" && parent.is_some_and(Value::is_object) {
         operation["op"] = "add".into();
+    }
+    let from = operation["from"].as_str().filter(|_| operation["op"] == "copy");
+    if let Some((source, _)) = from.and_then(|from| from.rsplit_once('/'))
+        && object.pointer(source).is_some_and(Value::is_object)
+        && from.is_some_and(|from| object.pointer(from).is_none())
+    {
+        operation = serde_json::json!({"op": "add", "path": operation["path"], "value": null});
     }
     operation
 }
@@ -166,6 +173,8 @@ mod tests {
             {"op": "replace", "path": "/x~1y", "value": 2},
         ]);
         assert_eq!(apply(&live, &patch), Ok(json!({"x/y": 2, "c": [2, 3], "d": {"b": [2, 3]}})));
+        let absent = json!([{"op": "copy", "from": "/none", "path": "/c"}]);
+        assert_eq!(apply(&json!({}), &absent), Ok(json!({"c": null})));
     }
 
     #[test]

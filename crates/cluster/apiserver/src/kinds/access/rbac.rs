@@ -17,7 +17,8 @@ impl Strategy for Role {
     }
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
-        for (i, rule) in items(value, "rules").iter().enumerate() {
+        let rules = items(value, "rules");
+        for (i, rule) in rules.iter().enumerate() {
             validate_rule(&format!("rules[{i}]"), rule, self.0.namespaced, causes);
         }
         let selectors = items(&value["aggregationRule"], "clusterRoleSelectors");
@@ -30,8 +31,12 @@ impl Strategy for Role {
             let n_earlier = causes.0.len();
             validate_label_selector(&path, selector, causes);
             if causes.0.len() > n_earlier {
-                causes.invalid(&path, selector, "invalid label selector.");
+                causes.invalid(&path, &Value::Null, "invalid label selector.");
             }
+        }
+        // Declared rules come after those that are written by hand.
+        for (i, _) in rules.iter().enumerate().filter(|(_, rule)| is_empty(&rule["verbs"])) {
+            causes.required(&format!("rules[{i}].verbs"), "");
         }
     }
 
@@ -101,9 +106,6 @@ impl Strategy for RoleBinding {
 }
 
 fn validate_rule(path: &str, rule: &Value, namespaced: bool, causes: &mut Causes) {
-    if is_empty(&rule["verbs"]) {
-        causes.required(&format!("{path}.verbs"), "");
-    }
     let urls = &rule["nonResourceURLs"];
     if !is_empty(urls) {
         let field = format!("{path}.nonResourceURLs");
@@ -134,11 +136,10 @@ fn validate_binding(resource: &Resource, value: &Value, causes: &mut Causes) {
     }
     let kinds: &[&str] = if resource.namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     causes.one_of("roleRef.kind", &role["kind"], kinds);
-    causes.not_empty("roleRef.name", &role["name"]);
     causes.problems("roleRef.name", &role["name"], syntax::path_segment(text(role, "/name")));
-    for (i, subject) in items(value, "subjects").iter().enumerate() {
+    let subjects = items(value, "subjects");
+    for (i, subject) in subjects.iter().enumerate() {
         let path = format!("subjects[{i}]");
-        causes.not_empty(&format!("{path}.name"), &subject["name"]);
         let group = match text(subject, "/kind") {
             "ServiceAccount" => {
                 let name = text(subject, "/name");
@@ -153,13 +154,17 @@ fn validate_binding(resource: &Resource, value: &Value, causes: &mut Causes) {
             "User" | "Group" => GROUP,
             _ => {
                 let kinds = ["ServiceAccount", "User", "Group"];
-                causes.not_supported(&format!("{path}.kind"), &subject["kind"], &kinds);
+                causes.one_of(&format!("{path}.kind"), &subject["kind"], &kinds);
                 continue;
             }
         };
         if text(subject, "/apiGroup") != group {
             causes.not_supported(&format!("{path}.apiGroup"), &subject["apiGroup"], &[group]);
         }
+    }
+    causes.not_empty("roleRef.name", &role["name"]);
+    for (i, subject) in subjects.iter().enumerate() {
+        causes.not_empty(&format!("subjects[{i}].name"), &subject["name"]);
     }
 }
 

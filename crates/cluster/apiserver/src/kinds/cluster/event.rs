@@ -73,7 +73,9 @@ impl Strategy for Event {
             return;
         }
         let name = name(value);
-        causes.problems("metadata.name", &name.into(), syntax::dns_subdomain(name));
+        if !name.is_empty() {
+            causes.problems("metadata.name", &name.into(), syntax::dns_subdomain(name));
+        }
         let series = &value["series"];
         if !series.is_null() && series["count"].as_i64().unwrap_or(0) < 2 {
             causes.invalid("series.count", &"".into(), "should be at least 2");

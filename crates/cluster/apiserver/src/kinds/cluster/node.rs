@@ -42,7 +42,7 @@ impl Strategy for Node {
     }
 
     fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
-        if context.subresource.is_empty() {
+        if matches!(context.subresource, "" | "status") {
             self.default(new);
         }
         // Kubelets took their configuration from there.
@@ -86,6 +86,10 @@ impl Strategy for Node {
 
     fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
         validate_status(&new["status"], causes);
+        let addresses = items(&new["status"], "addresses");
+        for i in repeated(addresses) {
+            causes.duplicate(&format!("status.addresses[{i}]"), &addresses[i]);
+        }
     }
 }
 
@@ -158,10 +162,6 @@ fn validate_status(status: &Value, causes: &mut Causes) {
         }
     }
     validate_features(items(status, "declaredFeatures"), causes);
-    let addresses = items(status, "addresses");
-    for i in repeated(addresses) {
-        causes.duplicate(&format!("status.addresses[{i}]"), &addresses[i]);
-    }
 }
 
 fn validate_taints(taints: &[Value], causes: &mut Causes) {

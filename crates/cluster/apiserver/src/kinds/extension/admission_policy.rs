@@ -65,7 +65,9 @@ pub static MUTATING_BINDING: Typed = typed(&MUTATING_ADMISSION_POLICY_BINDINGS);
 fn check_policy(policy: &Value, causes: &mut Causes) {
     let spec = &policy["spec"];
     let has_params = !spec["paramKind"].is_null();
-    causes.one_of("spec.failurePolicy", &spec["failurePolicy"], POLICIES);
+    if !spec["failurePolicy"].is_null() {
+        causes.one_of("spec.failurePolicy", &spec["failurePolicy"], POLICIES);
+    }
     if has_params {
         check_param_kind("spec.paramKind", &spec["paramKind"], causes);
     }

@@ -41,7 +41,7 @@ impl Strategy for CustomResourceDefinition {
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         let spec = &value["spec"];
         let (group, plural) = (text(spec, "/group"), text(spec, "/names/plural"));
-        if name(value) != format!("{plural}.{group}") {
+        if !name(value).is_empty() && name(value) != format!("{plural}.{group}") {
             let why = "must be spec.names.plural+\".\"+spec.group";
             causes.invalid("metadata.name", &value["metadata"]["name"], why);
         }
@@ -49,6 +49,8 @@ impl Strategy for CustomResourceDefinition {
             causes.required("spec.group", "");
         } else if !group.contains('.') {
             causes.invalid("spec.group", &spec["group"], "should be a domain with at least one dot");
+        } else {
+            causes.problems("spec.group", &spec["group"], syntax::dns_subdomain(group));
         }
         let is_protected = ["k8s.io", "kubernetes.io"]
             .iter()
@@ -82,7 +84,10 @@ impl Strategy for CustomResourceDefinition {
                 causes.problems(&path, name, syntax::dns_1035_label(text(name, "")));
             }
         }
-        causes.one_of("spec.scope", &spec["scope"], &["Cluster", "Namespaced"]);
+        match text(spec, "/scope") {
+            "" => causes.required("spec.scope", ""),
+            _ => causes.one_of("spec.scope", &spec["scope"], &["Cluster", "Namespaced"]),
+        }
         if spec["preserveUnknownFields"] == true {
             let why = "must be false in order to use defaults in the schema";
             causes.invalid("spec.preserveUnknownFields", &spec["preserveUnknownFields"], why);
@@ -198,7 +203,11 @@ fn validate_versions(spec: &Value, causes: &mut Causes) {
     let mut names = HashSet::new();
     for (i, version) in versions.iter().enumerate() {
         let path = format!("spec.versions[{i}]");
-        causes.problems(&format!("{path}.name"), &version["name"], syntax::dns_label(text(version, "/name")));
+        causes.problems(
+            &format!("{path}.name"),
+            &version["name"],
+            syntax::dns_1035_label(text(version, "/name")),
+        );
         if !names.insert(&version["name"]) {
             causes.duplicate(&format!("{path}.name"), &version["name"]);
         }

@@ -54,6 +54,10 @@ pub fn validate(new: &Value, old: &Value, causes: &mut Causes) {
     for (i, container) in items(spec, FIELD).iter().enumerate() {
         let path = format!("{path}[{i}]");
         let (name, target) = (text(container, "/name"), text(container, "/targetContainerName"));
+        if text(container, "/image").trim() != text(container, "/image") {
+            let why = "must not have leading or trailing whitespace";
+            causes.invalid(&format!("{path}.image"), &container["image"], why);
+        }
         match name {
             "" => causes.required(&format!("{path}.name"), ""),
             _ => causes.problems(&format!("{path}.name"), &container["name"], syntax::dns_label(name)),

@@ -75,8 +75,10 @@ impl Strategy for Pod {
         let Ok(typed) = typed_pod(pod) else { return };
         let Context { extensions, feature_gates, .. } = *context;
         let errors = validate_pod(&typed, RuleOptions { extensions, feature_gates });
+        // That a pod with gates has no node is a rule of new pods; of others, no change may set it.
         let is_own = |error: &&FieldError| {
-            error.field.starts_with("spec.") && !error.field.starts_with("spec.tolerations")
+            let is_fixed = error.field == "spec.nodeName" && error.error.contains("Forbidden");
+            error.field.starts_with("spec.") && !error.field.starts_with("spec.tolerations") && !is_fixed
         };
         causes.0.extend(errors.iter().filter(is_own).map(|error| cause(error, "")));
         validate_spec(&pod["spec"], "spec", causes);

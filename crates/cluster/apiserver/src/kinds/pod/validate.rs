@@ -1,5 +1,7 @@
 //! Validation of pods and pod templates that is irrelevant for placement.
 
+use std::collections::HashMap;
+
 use berth_api::simulated_nodes::{CPU_USAGE, MEMORY_USAGE, POD_METRIC_PREFIX};
 use berth_api::syntax;
 use berth_api::syntax::quantity::Quantity;
@@ -209,6 +211,8 @@ pub fn validate_spec(spec: &Value, path: &str, causes: &mut Causes) {
     validate_group(spec, path, causes);
 }
 
+/// Warnings beyond this many are left out.
+const MAX_WARNINGS: usize = 100;
 /// Volumes that are out of use.
 const OLD_VOLUMES: &[(&str, &str)] = &[
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
@@ -230,8 +234,12 @@ pub fn spec_warnings(spec: &Value) -> Vec<String> {
             let source = if *source == "storageos" { "storageOS" } else { source };
             format!("spec.volumes[{i}].{source}: {why}")
         }));
-        for _ in items(&volume["projected"], "sources").iter().filter(|source| is_empty(source)) {
-            warnings.push(format!("volume {} (Projected) has no sources provided", volume["name"]));
+        overlap_warnings(volume, &mut warnings);
+    }
+    for (list, field, what) in [("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")] {
+        for i in repeated(items(spec, list).iter().map(|item| &item[field])) {
+            let value = &items(spec, list)[i][field];
+            warnings.push(format!("spec.{list}[{i}].{field}: duplicate {what} {value}"));
         }
     }
     for (i, secret) in items(spec, "imagePullSecrets").iter().enumerate() {
@@ -239,7 +247,117 @@ pub fn spec_warnings(spec: &Value) -> Vec<String> {
             warnings.push(format!("spec.imagePullSecrets[{i}].name: invalid empty name \"\""));
         }
     }
+    for list in ["initContainers", "containers"] {
+        for (i, container) in items(spec, list).iter().enumerate() {
+            let env = items(container, "env");
+            for j in repeated(env.iter().map(|variable| &variable["name"])) {
+                let (name, value) = (text(&env[j], "/name"), text(&env[j], "/value"));
+                let earlier = format!("$({name})");
+                if !env[j]["valueFrom"].is_null() || value == earlier || !value.contains(&earlier) {
+                    let what = format!(
+                        "hides previous definition of {name:?}, which may be dropped when using apply"
+                    );
+                    warnings.push(format!("spec.{list}[{i}].env[{j}]: {what}"));
+                }
+            }
+        }
+    }
+    let mut named: HashMap<&str, String> = HashMap::new();
+    for list in ["initContainers", "containers"] {
+        for (i, container) in items(spec, list).iter().enumerate() {
+            for (j, port) in items(container, "ports").iter().enumerate() {
+                let (name, path) = (text(port, "/name"), format!("spec.{list}[{i}].ports[{j}]"));
+                match named.get(name) {
+                    _ if name.is_empty() => {}
+                    None => drop(named.insert(name, path)),
+                    Some(first) => warnings.push(format!(
+                        "{path}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}"
+                    )),
+                }
+            }
+        }
+    }
+    warnings.truncate(MAX_WARNINGS);
     warnings
+}
+
+/// Warns of files of a volume that have the same path, or one within the other.
+fn overlap_warnings(volume: &Value, warnings: &mut Vec<String>) {
+    let named = |kind: &str, name: &Value| format!("{kind} {:?}", text(name, ""));
+    let files = |of: &Value| items(of, "items").iter().map(|file| file["path"].clone()).collect::<Vec<_>>();
+    let mut warn = |what: &str, paths: &[(Value, String)]| {
+        let shown = |(path, source): &(Value, String)| {
+            let path = text(path, "").trim_end_matches('/');
+            if source.is_empty() { format!("{path:?}") } else { format!("{path:?} ({source})") }
+        };
+        for (path, earlier) in overlaps(paths.iter().map(|(path, _)| text(path, ""))) {
+            let (path, earlier) = (shown(&paths[path]), shown(&paths[earlier]));
+            let name = &volume["name"];
+            warnings.push(format!("volume {name} ({what}): overlapping paths: {path} with {earlier}"));
+        }
+    };
+    for (source, what) in [
+        ("configMap", named("ConfigMap", &volume["configMap"]["name"])),
+        ("secret", named("Secret", &volume["secret"]["secretName"])),
+        ("downwardAPI", "DownwardAPI".to_owned()),
+    ] {
+        let paths: Vec<_> = files(&volume[source]).into_iter().map(|path| (path, String::new())).collect();
+        warn(&what, &paths);
+    }
+    let mut paths = Vec::new();
+    let mut n_empty = 0;
+    for source in items(&volume["projected"], "sources") {
+        let bundle = &source["clusterTrustBundle"];
+        let signer = if bundle["name"].is_null() { &bundle["signerName"] } else { &bundle["name"] };
+        let certificate = &source["podCertificate"];
+        let of = [
+            (files(&source["configMap"]), named("ConfigMap", &source["configMap"]["name"])),
+            (files(&source["secret"]), named("Secret", &source["secret"]["name"])),
+            (files(&source["downwardAPI"]), "DownwardAPI".to_owned()),
+            (vec![source["serviceAccountToken"]["path"].clone()], "ServiceAccountToken".to_owned()),
+            (vec![bundle["path"].clone()], named("ClusterTrustBundle", signer)),
+            (vec![certificate["certificateChainPath"].clone()], "PodCertificate chain".to_owned()),
+            (vec![certificate["keyPath"].clone()], "PodCertificate key".to_owned()),
+            (
+                vec![certificate["credentialBundlePath"].clone()],
+                "PodCertificate credential bundle".to_owned(),
+            ),
+        ];
+        for (files, what) in of {
+            paths.extend(files.into_iter().map(|path| (path, what.clone())));
+        }
+        n_empty += usize::from(is_empty(source));
+    }
+    warn("Projected", &paths);
+    for _ in 0..n_empty {
+        warnings.push(format!("volume {} (Projected) has no sources provided", volume["name"]));
+    }
+}
+
+/// Paths that are the same as an earlier one, within it or around it: the indexes of both. Longer paths than those of files, and
+/// more pairs than warnings, are left out.
+fn overlaps<'p>(paths: impl Iterator<Item = &'p str>) -> Vec<(usize, usize)> {
+    const MAX_PATH: usize = 4096;
+    // The earlier paths, and those around them, with the indexes of the former.
+    let (mut known, mut around) = (HashMap::<&str, Vec<usize>>::new(), HashMap::<&str, Vec<usize>>::new());
+    let mut found = Vec::new();
+    for (i, path) in paths.map(|path| path.trim_end_matches('/')).enumerate() {
+        if path.is_empty() || path.len() > MAX_PATH {
+            continue;
+        }
+        let parents: Vec<&str> = path.match_indices('/').map(|(end, _)| &path[..end]).collect();
+        let same = known.get(path).into_iter().chain(around.get(path)).flatten();
+        let within = parents.iter().filter_map(|parent| known.get(parent)).flatten();
+        let mut earlier: Vec<usize> = same.chain(within).copied().take(MAX_WARNINGS).collect();
+        earlier.sort_unstable();
+        found.extend(earlier.into_iter().map(|earlier| (i, earlier)));
+        if found.len() >= MAX_WARNINGS {
+            break;
+        }
+        known.entry(path).or_default().push(i);
+        parents.into_iter().for_each(|parent| around.entry(parent).or_default().push(i));
+    }
+    found
 }
 
 fn sysctls(context: &Value, path: &str, causes: &mut Causes) {

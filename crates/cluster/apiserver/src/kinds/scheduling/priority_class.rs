@@ -48,8 +48,10 @@ impl Strategy for PriorityClass {
                 &format!("maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"),
             );
         }
-        let policies = ["PreemptLowerPriority", "Never"];
-        causes.one_of("preemptionPolicy", &value["preemptionPolicy"], &policies);
+        match &value["preemptionPolicy"] {
+            policy if is_empty(policy) => causes.required("preemptionPolicy", ""),
+            policy => causes.one_of("preemptionPolicy", policy, &["PreemptLowerPriority", "Never"]),
+        }
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {

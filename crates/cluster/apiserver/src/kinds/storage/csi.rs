@@ -74,8 +74,10 @@ impl Strategy for CsiDriver {
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
-        for field in ["attachRequired", "volumeLifecycleModes"] {
-            causes.unchanged(&format!("spec.{field}"), &new["spec"][field], &old["spec"][field]);
+        for (field, path) in
+            [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")]
+        {
+            causes.unchanged(&format!("spec.{path}"), &new["spec"][field], &old["spec"][field]);
         }
     }
 }

@@ -54,10 +54,19 @@ impl Strategy for PersistentVolume {
     }
 
     fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
-        if context.subresource != "status" {
-            self.default(new);
-        } else if new["status"]["phase"] != old["status"]["phase"] {
-            new["status"]["lastPhaseTransitionTime"] = now().into();
+        self.default(new);
+        if let Some(status) = object(new, "status") {
+            default_text(status, "phase", "Pending");
+        }
+        // A client may set the time.
+        let time = &old["status"]["lastPhaseTransitionTime"];
+        let given = &new["status"]["lastPhaseTransitionTime"];
+        if context.subresource == "status" && (given.is_null() || given == time) {
+            let is_same = new["status"]["phase"] == old["status"]["phase"];
+            let time = if is_same { time.clone() } else { now().into() };
+            if !time.is_null() {
+                new["status"]["lastPhaseTransitionTime"] = time;
+            }
         }
     }
 

@@ -65,6 +65,9 @@ impl Strategy for PersistentVolumeClaim {
         let status = &new["status"];
         for field in ["capacity", "allocatedResources"] {
             for (name, amount) in status[field].as_object().into_iter().flatten() {
+                if field == "allocatedResources" && name != STORAGE && !name.contains('/') {
+                    causes.not_supported("status.allocatedResources", &name.as_str().into(), &[STORAGE]);
+                }
                 if let Some(amount) = quantity(amount).filter(|amount| amount.is_negative()) {
                     let why = "must be a valid resource quantity";
                     causes.invalid(&format!("status.{field}[{name}]"), &amount.units().into(), why);

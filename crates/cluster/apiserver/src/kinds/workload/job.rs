@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use berth_api::syntax;
 use jiff::Timestamp;
 
+use super::job_status;
 use super::shared::{Workload, default_labels_from_template};
 use crate::kinds::prelude::*;
 use crate::kinds::scheduling::{CONSTRAINTS, DISRUPTION, claims};
@@ -24,7 +25,7 @@ pub static STRATEGY: Workload = Workload {
     restart_policies: RESTART_POLICIES,
     check: validate_job,
     check_update: validate_job_update,
-    check_status: validate_job_status,
+    check_status: job_status::validate,
     ..Workload::NEW
 };
 
@@ -208,87 +209,6 @@ fn validate_success_policy(policy: &Value, causes: &mut Causes) {
             causes.invalid(&format!("{path}.succeededCount"), &rule["succeededCount"], why);
         }
     }
-}
-
-fn validate_job_status(job: &Value, causes: &mut Causes) {
-    let (spec, status) = (&job["spec"], &job["status"]);
-    for field in ["active", "succeeded", "failed", "ready", "terminating"] {
-        causes.not_negative(&format!("status.{field}"), &status[field]);
-    }
-    let uncounted = &status["uncountedTerminatedPods"];
-    let lists = ["succeeded", "failed"].map(|list| (list, items(uncounted, list)));
-    let all: Vec<_> =
-        lists.iter().flat_map(|(list, uids)| uids.iter().enumerate().map(move |uid| (list, uid))).collect();
-    let again = repeated(all.iter().map(|(_, (_, uid))| uid));
-    for (n, (list, (i, uid))) in all.into_iter().enumerate() {
-        let path = format!("status.uncountedTerminatedPods.{list}[{i}]");
-        if is_empty(uid) {
-            causes.invalid(&path, &text(uid, "").into(), "must not be empty");
-        } else if again.contains(&n) {
-            causes.duplicate(&path, uid);
-        }
-    }
-    let (completions, per_index) = (spec["completions"].as_i64(), &spec["backoffLimitPerIndex"]);
-    for (field, is_checked) in [("completedIndexes", true), ("failedIndexes", !per_index.is_null())] {
-        let given = text(status, &format!("/{field}"));
-        if let Some(completions) = completions.filter(|_| is_checked)
-            && let Err(why) = indexes(given, completions)
-        {
-            causes.invalid(
-                &format!("status.{field}"),
-                &given.into(),
-                &format!("error parsing {field}: {why}"),
-            );
-        }
-    }
-    if status["completedIndexes"].as_str().is_some_and(|given| !given.is_empty())
-        && spec["completionMode"] != "Indexed"
-    {
-        let why = "cannot set non-empty completedIndexes when non-indexed completion mode";
-        causes.invalid("status.completedIndexes", &status["completedIndexes"], why);
-    }
-    if per_index.is_null() && !status["failedIndexes"].is_null() {
-        causes.invalid(
-            "status.failedIndexes",
-            &status["failedIndexes"],
-            "cannot set non-null failedIndexes when backoffLimitPerIndex is null",
-        );
-    }
-    if status["ready"].as_i64() > status["active"].as_i64().or(Some(0)) {
-        causes.invalid("status.ready", &status["ready"], "cannot set more ready pods than active");
-    }
-}
-
-/// Whether a text is a list of rising intervals of indexes, such as `1,3-5`.
-fn indexes(text: &str, completions: i64) -> Result<(), String> {
-    let mut last = None;
-    for interval in text.split(',').filter(|_| !text.is_empty()) {
-        let bounds: Vec<&str> = interval.split('-').collect();
-        if bounds.len() > 2 {
-            let why =
-                "violates the requirement that an index interval can have at most two parts separated by '-'";
-            return Err(format!("the fragment {interval:?} {why}"));
-        }
-        let number = |bound: &&str| {
-            let parsed = bound.parse::<i32>();
-            let index =
-                parsed.map_err(|_| format!("cannot convert string to integer for index: {bound:?}"))?;
-            match i64::from(index) < completions {
-                true => Ok(index),
-                false => Err(format!("too large index: {bound:?}")),
-            }
-        };
-        let first = number(&bounds[0])?;
-        let end = bounds.get(1).map_or(Ok(first), number)?;
-        if bounds.len() == 2 && end <= first {
-            return Err(format!("non-increasing order, previous: {first}, current: {end}"));
-        }
-        if let Some(last) = last.filter(|last| *last >= first) {
-            return Err(format!("non-increasing order, previous: {last}, current: {first}"));
-        }
-        last = Some(end);
-    }
-    Ok(())
 }
 
 fn validate_job_update(new: &Value, old: &Value, causes: &mut Causes) {

@@ -6,6 +6,7 @@ mod cron_job;
 mod daemon_set;
 mod deployment;
 mod job;
+mod job_status;
 mod pod_disruption_budget;
 mod pod_template;
 mod replica_set;

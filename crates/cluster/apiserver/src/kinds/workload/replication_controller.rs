@@ -19,6 +19,10 @@ impl Strategy for ReplicationController {
         value["status"] = json!({"replicas": 0});
     }
 
+    fn prepare_update(&self, _context: &Context<'_>, new: &mut Value, _old: &Value) {
+        self.default(new);
+    }
+
     fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
         shared::validate_counts(new, old, "replicationcontroller", causes);
     }

@@ -33,7 +33,7 @@ pub struct Workload {
     /// Validates a change of the spec; the selector is immutable.
     pub check_update: fn(&Value, &Value, &mut Causes),
     /// Validates the status of an object beyond its counts.
-    pub check_status: fn(&Value, &mut Causes),
+    pub check_status: fn(&Value, &Value, &mut Causes),
     /// Fields that updates must not change, and that are not validated then.
     pub validated_if_new: &'static [&'static str],
 }
@@ -49,7 +49,7 @@ impl Workload {
         of_selector: "deployment",
         check: |_, _| {},
         check_update: |_, _, _| {},
-        check_status: |_, _| {},
+        check_status: |_, _, _| {},
         validated_if_new: &[],
     };
 }
@@ -98,9 +98,19 @@ impl Strategy for Workload {
         }
     }
 
+    fn warnings(&self, value: &Value) -> Vec<String> {
+        let warning = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
+        let is_negative = value["spec"]["revisionHistoryLimit"].as_i64().is_some_and(|limit| limit < 0);
+        (self.of_selector == "statefulset" && is_negative).then(|| warning.to_owned()).into_iter().collect()
+    }
+
+    fn update_warnings(&self, _context: &Context<'_>, new: &Value, _old: &Value) -> Vec<String> {
+        self.warnings(new)
+    }
+
     fn validate_status(&self, new: &Value, old: &Value, causes: &mut Causes) {
         validate_counts(new, old, self.of_selector, causes);
-        (self.check_status)(new, causes);
+        (self.check_status)(new, old, causes);
     }
 
     fn validates_change_first(&self) -> bool {
@@ -229,7 +239,9 @@ fn validate_selector(spec: &Value, kind: &str, causes: &mut Causes) {
     let template_labels = &spec["template"]["metadata"]["labels"];
     let raw = &spec["selector"];
     if raw.is_null() {
-        causes.required("spec.selector", "");
+        if kind != "daemonset" {
+            causes.required("spec.selector", "");
+        }
         mismatched(template_labels, causes);
         return;
     }
@@ -342,6 +354,12 @@ fn percent(value: &Value) -> Option<u32> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
+/// A number or the number of a percentage; 0 of what is neither.
+pub fn number_or_percent(value: &Value) -> i64 {
+    let number = || value.as_i64().or_else(|| value.as_str()?.parse().ok());
+    percent(value).map(i64::from).or_else(number).unwrap_or(0)
+}
+
 /// Validates a number or a percentage; neither may be negative.
 pub fn validate_int_or_percent(path: &str, value: &Value, at_most_100: bool, causes: &mut Causes) {
     if value.is_string() {
@@ -385,7 +403,7 @@ pub fn validate_rolling_update(spec: &Value, key: &str, types: &[&str], causes: 
     for field in ["maxUnavailable", "maxSurge"] {
         let (path, value) = (format!("spec.{key}.rollingUpdate.{field}"), &rolling[field]);
         validate_int_or_percent(&path, value, field == "maxUnavailable", causes);
-        if value.is_null() || percent(value) == Some(0) || value.as_i64() == Some(0) {
+        if number_or_percent(value) == 0 {
             zero.push(field);
         }
     }

@@ -2,7 +2,7 @@
 
 use berth_api::syntax;
 
-use super::shared::{READY, Workload, default_strategy, validate_int_or_percent};
+use super::shared::{READY, Workload, default_strategy, number_or_percent, validate_int_or_percent};
 use crate::kinds::prelude::*;
 
 /// The fields of the spec that an update may change; the selector has a message for itself.
@@ -55,13 +55,7 @@ fn validate_strategy(strategy: &Value, causes: &mut Causes) {
     causes.not_negative(&format!("{path}.partition"), &rolling["partition"]);
     let (path, most) = (format!("{path}.maxUnavailable"), &rolling["maxUnavailable"]);
     validate_int_or_percent(&path, most, true, causes);
-    let is_zero = match most {
-        Value::String(text) => {
-            text.strip_suffix('%').and_then(|number| number.parse().ok()).unwrap_or(0) == 0
-        }
-        most => most.as_i64() == Some(0),
-    };
-    if is_zero {
+    if !most.is_null() && number_or_percent(most) == 0 {
         causes.invalid(&path, most, "cannot be 0");
     }
 }
