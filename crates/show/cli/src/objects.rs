@@ -24,6 +24,10 @@ pub struct ScopeArgs {
 }
 
 impl ScopeArgs {
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     /// Whether a selector stands for a name.
     pub fn has_selector(&self) -> bool {
         self.selector.is_some()

@@ -31,6 +31,8 @@ pub enum PictureFormat {
     Svg,
     /// One self-contained page with all pictures and the text
     Html,
+    /// The text for a pull request
+    Markdown,
 }
 
 impl PictureOutputArgs {
@@ -49,6 +51,7 @@ impl PictureOutputArgs {
             PictureFormat::Yaml => yaml(out, json),
             PictureFormat::Svg => out.write_all(draw(false).concat().as_bytes()),
             PictureFormat::Html => out.write_all(reports::page(title, &draw(true), report).as_bytes()),
+            PictureFormat::Markdown => out.write_all(report.markdown(title).as_bytes()),
         }
     }
 }
@@ -72,6 +75,8 @@ enum ReportFormat {
     Yaml,
     /// One self-contained page
     Html,
+    /// The text for a pull request
+    Markdown,
 }
 
 impl ReportOutputArgs {
@@ -87,6 +92,7 @@ impl ReportOutputArgs {
             ReportFormat::Json => PictureFormat::Json,
             ReportFormat::Yaml => PictureFormat::Yaml,
             ReportFormat::Html => PictureFormat::Html,
+            ReportFormat::Markdown => PictureFormat::Markdown,
         };
         PictureOutputArgs { format }.write(out, json, (title, report), |_| Vec::new())
     }

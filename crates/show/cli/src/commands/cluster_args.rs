@@ -8,6 +8,7 @@ use std::time::Duration;
 use berth_api::feature_gates::KubernetesVersion;
 use berth_api::read::Kind;
 use berth_api::syntax::format::{abbreviated, counted};
+use berth_api::syntax::shell::Command;
 use berth_client::connect::Options;
 use berth_control::expand::MAX_PODS;
 use berth_control::expand::{find_earlier_templates, workload_names};
@@ -48,6 +49,9 @@ pub struct ClusterArgs {
     #[arg(short, long = "filename", required_unless_present_any = ["dump", "live", "kubeconfig", "context"],
           num_args = 1.., value_name = "FILE")]
     pub files: Vec<String>,
+    /// A kustomization is rendered by kubectl
+    #[arg(short = 'k', long = "kustomize", hide = true, value_name = "DIR", value_parser = unrendered)]
+    kustomize: Option<String>,
     /// Objects of a cluster, such as those that kubectl prints; -f adds and replaces objects; can be repeated
     ///
     /// Takes the same inputs as -f. Unknown fields are ignored.
@@ -324,6 +328,12 @@ pub fn warn_about_cut_searches() {
              the nodes that are left out count as infeasible for the pods with claims"
         ));
     }
+}
+
+/// The error about a kustomization, with the command that renders it.
+fn unrendered(directory: &str) -> Result<String, String> {
+    let render = Command::new(["kubectl", "kustomize"]).operands([directory]);
+    Err(format!("a kustomization: render it first, and read it with -f -: `{render} | berth ... -f -`"))
 }
 
 fn pending_for(text: &str) -> Result<Duration, String> {

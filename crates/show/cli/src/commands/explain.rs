@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 
 use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::time::rfc3339_micros;
+use berth_api::read::Kind;
 use berth_api::syntax::format::counted;
 use berth_console::report::{Report, explanation, line};
 use berth_console::{pictures, reports};
@@ -13,14 +15,17 @@ use berth_terminal::output;
 use berth_terminal::process::{ExitStatus, leave_to_exit};
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::json;
 
 use super::cluster_args::{ClusterArgs, warn};
 use crate::error::CliError;
 use crate::objects::{ScopeArgs, find, find_pod, not_found};
-use crate::pictures::PictureOutputArgs;
+use crate::pictures::{PictureFormat, PictureOutputArgs};
 use crate::recordings::state_at;
+use crate::render::placement;
+use crate::summary::failures;
 
-/// Explain why a pod is placed on its node, or on none
+/// Explain why pods are pending, or why a pod is placed on its node
 ///
 /// Shows the verdict, the first repair, and the three rules that exclude most nodes, with the pods that cause this. With --all, it shows
 /// all rules and repairs, the nodes that exclude the pod for the fewest reasons, and the scores of the feasible nodes. A pending pod is explained with all running pods and with
@@ -31,10 +36,11 @@ use crate::recordings::state_at;
     mut_arg("files", |files| {
         files.required_unless_present_any(["dump", "live", "kubeconfig", "context", "recording"])
     }),
-    override_usage = "berth explain [OPTIONS] -f FILE... POD\n       berth explain [OPTIONS] (--dump FILE | --live) [-f FILE...] POD\n       \
+    override_usage = "berth explain [OPTIONS] -f FILE... [POD]\n       berth explain [OPTIONS] (--dump FILE | --live) [-f FILE...] [POD]\n       \
 berth explain [OPTIONS] --recording DIR [--at TIME] POD",
     after_help = "\
 Examples:
+  berth explain --dump cluster.yaml
   berth explain -f cluster.yaml team-a/web-0
   berth explain -f cluster.yaml --node worker-3 web-0
   berth explain --live team-a/web-0
@@ -76,17 +82,28 @@ pub struct Args {
     output: PictureOutputArgs,
     #[command(flatten)]
     scope: ScopeArgs,
+    /// All namespaces, which is the default without -n
+    #[arg(short = 'A', long, hide = true, conflicts_with = "namespace")]
+    all_namespaces: bool,
     /// The pod: NAME, NAMESPACE/NAME or pod/NAME; or a workload, such as deploy/NAME: its last pending pod is explained
-    #[arg(value_name = "POD")]
-    pod: Option<String>,
+    ///
+    /// Without it, all pods that do not run are shown by cause. `pod NAME` is pod/NAME, as for kubectl.
+    #[arg(value_name = "POD", num_args = 0..=2)]
+    pod: Vec<String>,
 }
 
 pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     // `-f` takes all values up to the next option, including a pod name that follows.
-    let pod = args
-        .pod
-        .take()
-        .or_else(|| if args.scope.has_selector() { None } else { take_last(&mut args.cluster) });
+    let mut names = std::mem::take(&mut args.pod);
+    if names.is_empty() && !args.scope.has_selector() {
+        names = take_names(&mut args.cluster);
+    }
+    if let [kind, name] = names.as_slice()
+        && Kind::named(kind).is_none()
+    {
+        return Err(CliError::Usage(format!("{name}: one pod or workload is explained at a time")));
+    }
+    let pod = (!names.is_empty()).then(|| names.join("/"));
     if let Some(recording) = &args.recording {
         return explain_recorded(&args, recording, pod.as_deref());
     }
@@ -97,6 +114,9 @@ pub fn run(mut args: Args) -> Result<ExitStatus, CliError> {
     }
     if let Some(version) = args.against {
         return args.explain_against(pod.as_deref(), version);
+    }
+    if pod.is_none() && !args.scope.has_selector() {
+        return args.explain_pending();
     }
     let Explained { title, pod: explained, is_node_known, .. } =
         args.explain(&args.cluster, pod.as_deref())?;
@@ -151,6 +171,32 @@ impl Args {
         let kubernetes = simulation.cluster().settings().config.feature_gates.version;
         leave_to_exit(simulation);
         Ok(Explained { title: format!("{namespace}/{name}"), pod, is_node_known, kubernetes })
+    }
+
+    /// Shows all pods that do not run, by cause.
+    fn explain_pending(&self) -> Result<ExitStatus, CliError> {
+        if self.output.format == PictureFormat::Svg {
+            return Err(CliError::Usage("-o svg is of one pod: name it".to_owned()));
+        }
+        let mut simulation = self.cluster.simulation(false)?;
+        if self.no_preemption {
+            simulation.disable_preemption();
+        }
+        simulation.run(|_, _| ());
+        let (mut failures, mut not_running) = (failures(&mut simulation), simulation.not_running());
+        if let Some(namespace) = self.scope.namespace() {
+            let prefix = format!("{namespace}/");
+            failures.iter_mut().for_each(|failure| failure.pods.retain(|pod| pod.starts_with(&prefix)));
+            failures.retain(|failure| !failure.pods.is_empty());
+            not_running.retain(|group| group.namespace == namespace);
+        }
+        leave_to_exit(simulation);
+        let json = json!({"failures": failures, "notRunning": not_running});
+        let report = placement::pending(failures, &not_running);
+        let mut out = output::stdout();
+        self.output.write(&mut out, &json, ("Pods that do not run", &report), |_| Vec::new())?;
+        out.flush()?;
+        Ok(status(&report))
     }
 
     /// Explains the pod as two versions of Kubernetes decide.
@@ -241,10 +287,18 @@ fn time(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| "not a time: write it as 2026-01-31T12:00:00Z".to_owned())
 }
 
-/// The last of the files, if other input remains.
-fn take_last(cluster: &mut ClusterArgs) -> Option<String> {
+/// The last of the files, with a kind before it, if other input remains and they are no files.
+fn take_names(cluster: &mut ClusterArgs) -> Vec<String> {
     let n_needed = usize::from(!cluster.has_base());
-    if cluster.files.len() > n_needed { cluster.files.pop() } else { None }
+    let is_name = |text: &mut String| text != "-" && !(text.contains('.') && Path::new(text).exists());
+    let mut names = Vec::new();
+    if cluster.files.len() > n_needed {
+        names.extend(cluster.files.pop_if(is_name));
+    }
+    if !names.is_empty() && cluster.files.len() > n_needed {
+        names.splice(0..0, cluster.files.pop_if(|text| Kind::named(text).is_some() && is_name(text)));
+    }
+    names
 }
 
 /// The explanation as SVG, or as a part of a page.

@@ -1,5 +1,7 @@
 //! The placement of pods, their distribution over topology domains, and the reasons for unplaced pods.
 
+use std::cmp::Reverse;
+
 use berth_api::syntax::format::{abbreviated, counted, grouped};
 use berth_console::report::{
     Part, Report, Span, bad, dim, domain_name, good, line, not_running, rule, strong,
@@ -90,6 +92,24 @@ pub fn report(
     report.part("Relaxed rules").table(&["Pod", "Relaxed rules"], relaxed, usize::MAX, |row| {
         line![format!("{}/{}", row.namespace, row.name), row.relaxed.join(", ")]
     });
+    report
+}
+
+/// All pods that do not run, by cause: those of most pods first.
+pub fn pending(mut failures: Vec<Failure>, not_running: &[NotRunning]) -> Report {
+    failures.sort_by_key(|failure| Reverse(failure.pods.len()));
+    let n_pods = failures.iter().map(|failure| failure.pods.len()).sum::<usize>()
+        + not_running.iter().map(|group| group.pods.len()).sum::<usize>();
+    let mut report = Report { is_good: n_pods == 0, ..Report::default() };
+    report.verdict.push(match (n_pods, failures.len() + not_running.len()) {
+        (0, _) => vec![good("No pod is unplaced")],
+        (_, n) => vec![bad(format!("{} without a node: {}", counted(n_pods, "pod"), counted(n, "cause")))],
+    });
+    add_reasons(&mut report, Reasons { failures: &failures, not_running, preemptions: &[] }, usize::MAX);
+    if let Some(pod) = failures.first().and_then(|failure| failure.pods.first()) {
+        let hint = format!("Name a pod, such as {pod}, for its rules and for changes that help");
+        report.part("").line(0, line![dim(hint)]);
+    }
     report
 }
 
