@@ -97,8 +97,9 @@ mod tests {
     }
 
     #[test]
-    fn selectors_of_claims_and_roles_and_capacities_took_comparisons() {
-        let comparison = json!({"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["1"]}]});
+    fn label_selectors_took_comparisons_and_values_that_their_operator_has_not() {
+        let invalid = json!({"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["1"]},
+            {"key": "k", "operator": "In", "values": []}, {"key": "k", "operator": "Exists", "values": ["v"]}, {"key": "/", "operator": "Exists"}]});
         let (cluster, user) = (FakeCluster::default(), User::admin());
         let mut accepted = Vec::new();
         for resource in RESOURCES {
@@ -108,15 +109,19 @@ mod tests {
             for path in paths {
                 let is_pod_term = path.last().is_some_and(|field| field == "labelSelector")
                     && path.iter().any(|field| field == "podAffinity" || field == "podAntiAffinity");
-                // kube-apiserver does not validate the selectors of metrics.
-                if is_pod_term || path[0] == "status" || resource.plural == "horizontalpodautoscalers" {
+                // kube-apiserver does not validate the selectors of metrics, and CronJobs may have none for their Jobs.
+                let is_of_cron_job = path == ["spec", "jobTemplate", "spec", "selector"];
+                if is_pod_term
+                    || is_of_cron_job
+                    || path[0] == "status"
+                    || resource.plural == "horizontalpodautoscalers"
+                {
                     continue;
                 }
-                let nested =
-                    path.iter().rev().fold(comparison.clone(), |value, field| match field.as_str() {
-                        "[0]" => json!([value]),
-                        _ => json!({field: value}),
-                    });
+                let nested = path.iter().rev().fold(invalid.clone(), |value, field| match field.as_str() {
+                    "[0]" => json!([value]),
+                    _ => json!({field: value}),
+                });
                 let mut object = json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": {"name": "x"}});
                 if **resource == STATEFUL_SETS {
                     object["spec"]["template"] = json!({});
@@ -130,8 +135,11 @@ mod tests {
                 );
                 let causes = validated.err().map(|status| status.details.causes).unwrap_or_default();
                 let field = path.join(".").replace(".[", "[");
-                if !causes.iter().any(|cause| cause.field.starts_with(&field)) {
-                    accepted.push(format!("{} {field}", resource.plural));
+                for i in 0..4 {
+                    let expression = format!("{field}.matchExpressions[{i}]");
+                    if !causes.iter().any(|cause| cause.field.starts_with(&expression)) {
+                        accepted.push(format!("{} {expression}", resource.plural));
+                    }
                 }
             }
         }

@@ -6,7 +6,7 @@ use berth_schema::{Scalar, Struct, Type};
 use serde_json::Value;
 
 use crate::strategy::field_rules::{self, Fields};
-use crate::strategy::fields::{Causes, is_empty};
+use crate::strategy::fields::{Causes, is_empty, validate_label_selector};
 use crate::strategy::{Context, Strategy};
 
 /// The rules of a kind. A definition is named by its last part, such as `NetworkPolicyPort`.
@@ -38,10 +38,6 @@ pub struct Typed {
 
 /// The `check` of a kind has all rules.
 pub const BY_CHECK: Fields = &[("", &[])];
-
-/// The enumerations of definitions that many kinds have.
-const COMMON_ENUMS: &[(&str, &str, &[&str])] =
-    &[("LabelSelectorRequirement", "operator", &["DoesNotExist", "Exists", "In", "NotIn"])];
 
 impl Typed {
     /// A kind with the rules of its type alone.
@@ -153,6 +149,9 @@ impl Typed {
         match (ty, value) {
             // They are validated by themselves: their message may be empty.
             (Type::Struct(of), _) if definition(of) == "Condition" => {}
+            (Type::Struct(of), _) if definition(of) == "LabelSelector" => {
+                validate_label_selector(path, value, causes);
+            }
             (Type::Struct(of), _) => {
                 let mut fields: Vec<_> = of.fields().filter(|(name, _)| !is_type_meta(path, name)).collect();
                 fields.sort_unstable_by_key(|(name, _)| *name);
@@ -195,8 +194,8 @@ impl Typed {
     }
 
     fn check_values(&self, definition: &str, name: &str, value: &Value, path: &str, causes: &mut Causes) {
-        let mut enums = COMMON_ENUMS.iter().chain(self.enums);
-        let Some((.., allowed)) = enums.find(|row| (row.0, row.1) == (definition, name)) else { return };
+        let row = self.enums.iter().find(|row| (row.0, row.1) == (definition, name));
+        let Some((.., allowed)) = row else { return };
         let mut check = |path: &str, value: &Value| {
             if !value.is_null() {
                 causes.one_of(path, value, allowed);

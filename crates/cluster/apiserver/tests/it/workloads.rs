@@ -139,12 +139,11 @@ async fn jobs_select_their_pods() {
     assert_eq!(
         causes(&refused),
         [
-            "spec.maxFailedIndexes",
-            "spec.successPolicy",
             "spec.backoffLimitPerIndex",
+            "spec.maxFailedIndexes",
             "spec.podFailurePolicy.rules[0].action",
             "spec.podFailurePolicy.rules[0].onExitCodes.values[0]",
-            "spec.successPolicy.rules[0]",
+            "spec.successPolicy",
             "spec.template.spec.restartPolicy",
         ]
     );

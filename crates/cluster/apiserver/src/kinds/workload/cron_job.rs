@@ -2,7 +2,7 @@
 
 use berth_api::syntax::cron::{Schedule, time_zone};
 
-use super::job::{RESTART_POLICIES, validate_scheduling};
+use super::job::{RESTART_POLICIES, default_failure_policy, validate_job};
 use super::shared;
 use crate::kinds::prelude::*;
 use crate::strategy::template;
@@ -19,6 +19,9 @@ impl Strategy for CronJob {
         default(spec, "suspend", false);
         default(spec, "successfulJobsHistoryLimit", 3);
         default(spec, "failedJobsHistoryLimit", 1);
+        if let Some(job) = value.pointer_mut("/spec/jobTemplate/spec").and_then(Value::as_object_mut) {
+            default_failure_policy(job);
+        }
         if let Some(pod) = value.pointer_mut("/spec/jobTemplate/spec/template/spec") {
             template::default_spec(pod);
         }
@@ -55,9 +58,14 @@ impl Strategy for CronJob {
         let mut of_job = Causes::default();
         let job = &spec["jobTemplate"]["spec"];
         shared::validate_numbers(job, &mut of_job);
-        validate_label_selector("spec.selector", &job["selector"], &mut of_job);
         shared::validate_template(context, job, RESTART_POLICIES, &mut of_job);
-        validate_scheduling(job, &mut of_job);
+        validate_job(job, &mut of_job);
+        if !job["selector"].is_null() {
+            of_job.invalid("spec.selector", &job["selector"], "`selector` will be auto-generated");
+        }
+        if job["manualSelector"] == true {
+            of_job.not_supported("spec.manualSelector", &job["manualSelector"], &["nil", "false"]);
+        }
         for mut cause in of_job.0 {
             cause.field = format!("spec.jobTemplate.{}", cause.field);
             causes.0.push(cause);

@@ -6,7 +6,7 @@ use berth_api::syntax;
 use jiff::Timestamp;
 
 use super::job_status;
-use super::shared::{Workload, default_labels_from_template};
+use super::shared::{UID_LABEL, Workload, default_labels_from_template, generated_labels};
 use crate::kinds::prelude::*;
 use crate::kinds::scheduling::{CONSTRAINTS, DISRUPTION, claims};
 use crate::strategy::field_rules::Rule::Check;
@@ -23,6 +23,7 @@ pub static STRATEGY: Workload = Workload {
     default: default_job,
     complete: set_selector,
     restart_policies: RESTART_POLICIES,
+    of_selector: "job",
     check: validate_job,
     check_update: validate_job_update,
     check_status: job_status::validate,
@@ -42,6 +43,11 @@ fn default_job(spec: &mut Map<String, Value>) {
     default(spec, "suspend", false);
     let replacement = if said(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     default(spec, "podReplacementPolicy", replacement);
+    default_failure_policy(spec);
+    default(spec, "manualSelector", false);
+}
+
+pub fn default_failure_policy(spec: &mut Map<String, Value>) {
     if let Some(policy) = spec.get_mut("podFailurePolicy") {
         for rule in items_mut(policy, "rules") {
             let patterns = items_mut(rule, "onPodConditions").iter_mut();
@@ -50,36 +56,35 @@ fn default_job(spec: &mut Map<String, Value>) {
                 .for_each(|pattern| default_text(pattern, "status", "True"));
         }
     }
-    default(spec, "manualSelector", false);
 }
 
 /// Gives a new Job its selector and the labels that it selects.
 fn set_selector(value: &mut Value, old: &Value) {
     if old.is_null() && value["spec"]["manualSelector"] != true {
-        let (name, uid) = (value["metadata"]["name"].clone(), value["metadata"]["uid"].clone());
-        if let Some(metadata) = object(&mut value["spec"]["template"], "metadata") {
-            default(metadata, "labels", json!({}));
-            if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
-                for (key, label) in [
-                    ("batch.kubernetes.io/controller-uid", &uid),
-                    ("batch.kubernetes.io/job-name", &name),
-                    ("controller-uid", &uid),
-                    ("job-name", &name),
-                ] {
-                    default(labels, key, label.clone());
-                }
+        let labels = generated_labels(value).map(|(key, label)| (key, label.clone()));
+        if let Some(selector) = object(&mut value["spec"], "selector") {
+            default(selector, "matchLabels", json!({}));
+            if let Some(of_selector) = selector.get_mut("matchLabels").and_then(Value::as_object_mut) {
+                of_selector.insert(UID_LABEL.to_owned(), labels[0].1.clone());
             }
         }
-        if is_empty(&value["spec"]["selector"]) {
-            value["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+        if let Some(metadata) = object(&mut value["spec"]["template"], "metadata") {
+            default(metadata, "labels", json!({}));
+            if let Some(of_pods) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+                labels.into_iter().for_each(|(key, label)| default(of_pods, key, label));
+            }
         }
     }
     default_labels_from_template(value);
 }
 
-fn validate_job(spec: &Value, causes: &mut Causes) {
-    let indexed = spec["completionMode"] == "Indexed";
-    causes.one_of("spec.completionMode", &spec["completionMode"], &["NonIndexed", "Indexed"]);
+/// Validates the spec of a Job, or of the template of a CronJob, which has no defaults.
+pub fn validate_job(spec: &Value, causes: &mut Causes) {
+    let mode = &spec["completionMode"];
+    let indexed = mode == "Indexed";
+    if !mode.is_null() {
+        causes.one_of("spec.completionMode", mode, &["NonIndexed", "Indexed"]);
+    }
     if indexed && spec["completions"].is_null() {
         causes.required("spec.completions", "when completion mode is Indexed");
     }
@@ -89,11 +94,6 @@ fn validate_job(spec: &Value, causes: &mut Causes) {
     }
     for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
         causes.not_negative(&format!("spec.{field}"), &spec[field]);
-    }
-    for field in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
-        if !spec[field].is_null() && spec["completionMode"] == "NonIndexed" {
-            causes.invalid(&format!("spec.{field}"), &spec[field], "requires indexed completion mode");
-        }
     }
     if let Some(max) = spec["maxFailedIndexes"].as_i64() {
         if spec["backoffLimitPerIndex"].is_null() {
@@ -108,17 +108,31 @@ fn validate_job(spec: &Value, causes: &mut Causes) {
             causes.invalid("spec.maxFailedIndexes", &spec["maxFailedIndexes"], &why);
         }
     }
-    validate_scheduling(spec, causes);
-    if !spec["podFailurePolicy"].is_null() {
+    let needs_indexes = |field: &str, causes: &mut Causes| {
+        causes.invalid(&format!("spec.{field}"), &spec[field], "requires indexed completion mode");
+    };
+    for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+        if !spec[field].is_null() && (mode.is_null() || mode == "NonIndexed") {
+            needs_indexes(field, causes);
+        }
+    }
+    let (failure, success) = (&spec["podFailurePolicy"], &spec["successPolicy"]);
+    if !failure.is_null() {
         validate_failure_policy(spec, causes);
     }
-    if !spec["successPolicy"].is_null() {
-        validate_success_policy(&spec["successPolicy"], causes);
+    match (success.is_null(), indexed) {
+        (true, _) => {}
+        (false, false) => needs_indexes("successPolicy", causes),
+        (false, true) => validate_success_policy(success, causes),
     }
+    if !spec["podReplacementPolicy"].is_null() {
+        let policies = if failure.is_null() { &["Failed", "TerminatingOrFailed"][..] } else { &["Failed"] };
+        causes.one_of("spec.podReplacementPolicy", &spec["podReplacementPolicy"], policies);
+    }
+    validate_scheduling(spec, causes);
 }
 
 fn validate_failure_policy(spec: &Value, causes: &mut Causes) {
-    causes.one_of("spec.podReplacementPolicy", &spec["podReplacementPolicy"], &["Failed"]);
     let pod = &spec["template"]["spec"];
     let containers = items(pod, "containers").iter().chain(items(pod, "initContainers"));
     let containers: HashSet<&str> = containers.map(|container| text(container, "/name")).collect();
@@ -257,7 +271,7 @@ fn scheduling_change(new: &Value, old: &Value, path: &str, causes: &mut Causes) 
 }
 
 /// Validates `scheduling` of a Job, or of the template of a CronJob.
-pub fn validate_scheduling(spec: &Value, causes: &mut Causes) {
+fn validate_scheduling(spec: &Value, causes: &mut Causes) {
     let (scheduling, path) = (&spec["scheduling"], "spec.scheduling");
     if scheduling.is_null() {
         return;
@@ -362,7 +376,53 @@ fn duration(row: &Row<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use berth_schema::resource::{CRON_JOBS, JOBS};
+
     use super::*;
+    use crate::request::{Cause, User};
+    use crate::strategy::fake_cluster::FakeCluster;
+
+    #[test]
+    fn jobs_selected_the_pods_of_others_and_cron_jobs_were_not_validated_as_jobs() {
+        let (cluster, user) = (FakeCluster::default(), User::admin());
+        let causes = |job: &Value| {
+            let mut spec = json!({"template": {"metadata": {"labels": {"a": "b"}},
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}});
+            json_patch::merge(&mut spec, job);
+            let of_cron_job = json!({"schedule": "@daily", "jobTemplate": {"spec": &spec}});
+            [(&JOBS, spec), (&CRON_JOBS, of_cron_job)].map(|(resource, spec)| {
+                let mut object = json!({"apiVersion": "batch/v1", "kind": resource.kind, "metadata": {"name": "x", "uid": "u"}, "spec": spec});
+                let context = cluster.context(&user);
+                let strategy = crate::kinds::strategy(resource);
+                strategy.default(&mut object);
+                strategy.prepare_create(&context, &mut object);
+                let admitted = strategy.admit_create(&context, resource, &mut object, &mut Vec::new());
+                let causes = admitted.err().map(|status| status.details.causes).unwrap_or_default();
+                let said = |cause: Cause| format!("{}: {}", cause.field.replace("spec.jobTemplate.", ""), cause.message);
+                causes.into_iter().map(said).collect::<Vec<_>>().join("; ")
+            })
+        };
+        let both = |text: &str| [text.to_owned(), text.to_owned()];
+        assert_eq!(causes(&json!({})), both(""));
+        let [of_job, of_cron_job] = causes(&json!({"selector": {"matchLabels": {"a": "b"}}}));
+        assert!(
+            of_job.starts_with("spec.selector: ") && of_job.ends_with(": `selector` not auto-generated"),
+            "{of_job}"
+        );
+        assert!(of_cron_job.ends_with(": `selector` will be auto-generated"), "{of_cron_job}");
+        let manual = causes(&json!({"manualSelector": true, "selector": {"matchLabels": {"a": "b"}}}));
+        assert_eq!(manual[0], "");
+        assert!(
+            manual[1].ends_with(
+                "spec.manualSelector: Unsupported value: true: supported values: \"nil\", \"false\""
+            ),
+            "{manual:?}"
+        );
+        let policy = "spec.podReplacementPolicy: Unsupported value: \"Foo\": supported values: \"Failed\", \"TerminatingOrFailed\"";
+        assert_eq!(causes(&json!({"podReplacementPolicy": "Foo"})), both(policy));
+        let per_index = "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode";
+        assert_eq!(causes(&json!({"backoffLimitPerIndex": 1})), both(per_index));
+    }
 
     #[test]
     fn a_job_selects_its_pods_by_its_uid() {

@@ -86,6 +86,7 @@ impl Strategy for Workload {
         // Of jobs, the template comes last but one.
         let is_job = self.restart_policies != ALWAYS;
         if is_job {
+            validate_generated_selector(value, causes);
             (self.check)(spec, causes);
         } else {
             validate_selector(spec, self.of_selector, causes);
@@ -235,6 +236,27 @@ pub fn mismatched(labels: &Value, causes: &mut Causes) {
     causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
 }
 
+/// The label that the generated selector of a Job requires.
+pub const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
+
+/// The labels of the pods of a Job, unless its user selects them.
+pub fn generated_labels(job: &Value) -> [(&'static str, &Value); 4] {
+    let (name, uid) = (&job["metadata"]["name"], &job["metadata"]["uid"]);
+    [(UID_LABEL, uid), ("batch.kubernetes.io/job-name", name), ("controller-uid", uid), ("job-name", name)]
+}
+
+/// A selector that its user does not make selects no pods but those of the Job.
+fn validate_generated_selector(job: &Value, causes: &mut Causes) {
+    let selector = &job["spec"]["selector"];
+    let labels = generated_labels(job);
+    let label =
+        |key: &str| labels.iter().find(|(known, _)| *known == key).and_then(|(_, label)| label.as_str());
+    let parsed = from_value::<LabelSelector>(selector).ok().and_then(|of| Selector::parse(Some(&of)).ok());
+    if job["spec"]["manualSelector"] != true && parsed.is_some_and(|selector| !selector.matches(label)) {
+        causes.invalid("spec.selector", selector, "`selector` not auto-generated");
+    }
+}
+
 fn validate_selector(spec: &Value, kind: &str, causes: &mut Causes) {
     let template_labels = &spec["template"]["metadata"]["labels"];
     let raw = &spec["selector"];
@@ -248,7 +270,7 @@ fn validate_selector(spec: &Value, kind: &str, causes: &mut Causes) {
     let n_earlier = causes.0.len();
     validate_label_selector("spec.selector", raw, causes);
     if causes.0.len() > n_earlier {
-        if kind != "daemonset" {
+        if !matches!(kind, "daemonset" | "job") {
             causes.invalid("spec.selector", raw, "invalid label selector");
         }
         return;
