@@ -27,7 +27,6 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn prepare_create(&self, context: &Context<'_>, value: &mut Value) {
-        add_finalizer(value, "metadata", FINALIZER);
         set_status(context, value, &json!({}));
     }
 
@@ -114,6 +113,15 @@ impl Strategy for CustomResourceDefinition {
                 );
             }
         }
+    }
+
+    /// Its objects go first.
+    fn has_finalizers(&self, value: &Value) -> bool {
+        value["metadata"]["deletionTimestamp"].is_null() || !is_empty(&value["metadata"]["finalizers"])
+    }
+
+    fn mark_deleting(&self, value: &mut Value) {
+        add_finalizer(value, "metadata", FINALIZER);
     }
 
     fn warnings(&self, value: &Value) -> Vec<String> {

@@ -32,6 +32,7 @@ impl Strategy for Service {
     fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
         if context.subresource.is_empty() {
             self.default(new);
+            drop_of_type(&mut new["spec"], &old["spec"]);
             allocate(context, new, Some(old));
         }
         if new["spec"]["type"] == "LoadBalancer" {
@@ -120,7 +121,10 @@ fn default_service(value: &mut Value) {
     if spec["sessionAffinity"] == "None" {
         spec.remove("sessionAffinityConfig");
     } else {
-        default(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10_800}}));
+        let config = spec.entry("sessionAffinityConfig").or_insert(Value::Null);
+        if config["clientIP"]["timeoutSeconds"].is_null() {
+            *config = json!({"clientIP": {"timeoutSeconds": 10_800}});
+        }
     }
     let external = spec["type"] == "ExternalName";
     if !external {
@@ -139,6 +143,34 @@ fn default_service(value: &mut Value) {
         let number = port.get("port").cloned().unwrap_or(Value::Null);
         if port.get("targetPort").is_none_or(|target| target.is_null() || *target == "" || *target == 0) {
             port.insert("targetPort".to_owned(), number);
+        }
+    }
+}
+
+/// Takes away what a service has because of its type before, where the user did not change it.
+fn drop_of_type(new: &mut Value, old: &Value) {
+    let has_ports = |spec: &Value| ["NodePort", "LoadBalancer"].contains(&text(spec, "/type"));
+    let numbers = |spec: &Value| -> Vec<Value> {
+        items(spec, "ports").iter().map(|port| port["nodePort"].clone()).collect()
+    };
+    let mut dropped = Vec::new();
+    if old["type"] != "ExternalName" && new["type"] == "ExternalName" {
+        dropped.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]);
+    }
+    if has_ports(old) && !has_ports(new) {
+        dropped.push("externalTrafficPolicy");
+        if numbers(new) == numbers(old) {
+            for port in items_mut(new, "ports").iter_mut().filter_map(Value::as_object_mut) {
+                port.remove("nodePort");
+            }
+        }
+    }
+    if old["type"] == "LoadBalancer" && new["type"] != "LoadBalancer" {
+        dropped.extend(["allocateLoadBalancerNodePorts", "healthCheckNodePort", "loadBalancerClass"]);
+    }
+    for field in dropped {
+        if let Some(spec) = new.as_object_mut().filter(|spec| spec.get(field) == old.get(field)) {
+            spec.remove(field);
         }
     }
 }
@@ -317,4 +349,33 @@ fn ports(row: &Row<'_>) -> String {
     });
     let each: Vec<String> = each.collect();
     if each.is_empty() { NONE.to_owned() } else { each.join(",") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_of_another_type_kept_ports_that_were_then_refused() {
+        let old = json!({"type": "LoadBalancer", "clusterIP": "10.96.0.9", "externalTrafficPolicy": "Cluster",
+            "allocateLoadBalancerNodePorts": true, "ports": [{"port": 80, "nodePort": 30080}]});
+        let with = |fields: Value| {
+            let mut new = old.clone();
+            json_patch::merge(&mut new, &fields);
+            drop_of_type(&mut new, &old);
+            new
+        };
+        let expected = json!({"type": "ClusterIP", "clusterIP": "10.96.0.9", "ports": [{"port": 80}]});
+        assert_eq!(with(json!({"type": "ClusterIP"})), expected);
+        // What the user also changed is validated.
+        let changed = with(
+            json!({"type": "ClusterIP", "externalTrafficPolicy": "Local", "ports": [{"port": 80, "nodePort": 30081}]}),
+        );
+        assert_eq!(
+            (&changed["externalTrafficPolicy"], &changed["ports"][0]["nodePort"]),
+            (&json!("Local"), &json!(30081))
+        );
+        assert!(with(json!({"type": "ExternalName"}))["clusterIP"].is_null());
+        assert_eq!(with(json!({"type": "NodePort"}))["ports"], old["ports"]);
+    }
 }
