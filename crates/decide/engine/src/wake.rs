@@ -78,6 +78,8 @@ impl ClusterChange {
 pub struct WakeConditions {
     /// None if only a change of the pod itself helps.
     requirements: Option<Requirements>,
+    /// Whether the pod was rejected before any node was asked, as for a claim that does not exist.
+    is_rejected_everywhere: bool,
 }
 
 /// What the rules of the pod require of the cluster.
@@ -93,15 +95,22 @@ impl WakeConditions {
     pub(crate) fn of(state: &State, pod: &PreparedPod) -> WakeConditions {
         let cycle = CycleState::without_nominated(state, pod);
         let Some(context) = Context::new(state, &cycle).filter(|_| pod.gates.is_empty()) else {
-            return WakeConditions { requirements: None };
+            return WakeConditions { requirements: None, is_rejected_everywhere: true };
         };
         // Changes of volumes and devices can help a pod that is rejected everywhere because of them.
         let has_objects = pod.volumes.is_some() || cycle.devices.is_some();
-        if !has_objects && matches!(plugins::pre_filter(context), PreFilter::Rejected(_)) {
-            return WakeConditions { requirements: None };
+        let is_rejected_everywhere = matches!(plugins::pre_filter(context), PreFilter::Rejected(_));
+        if !has_objects && is_rejected_everywhere {
+            return WakeConditions { requirements: None, is_rejected_everywhere };
         }
         let hints = context.gather_hints().into();
-        WakeConditions { requirements: Some(Requirements { pod: pod.clone(), cycle, hints }) }
+        let requirements = Some(Requirements { pod: pod.clone(), cycle, hints });
+        WakeConditions { requirements, is_rejected_everywhere }
+    }
+
+    /// Whether the pod was rejected before any node was asked: a change that could help changes its message also where it does not help.
+    pub fn is_rejected_everywhere(&self) -> bool {
+        self.is_rejected_everywhere
     }
 
     /// [`Cluster::could_help`](crate::Cluster::could_help).

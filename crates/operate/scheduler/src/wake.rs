@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_engine::{DevicePostFilter, Preemption};
+use berth_engine::{DevicePostFilter, Preemption, WakeConditions};
 use berth_mirror::Source;
 use tokio::time::Instant;
 
@@ -116,6 +116,9 @@ impl Waker {
         if failure.epoch != epoch {
             // New selectors may distinguish the pods of the group.
             return split(context, groups, key, now).iter().for_each(|key| self.postpone(context, key, now));
+        }
+        if failure.wake.iter().any(WakeConditions::is_rejected_everywhere) {
+            return context.pending.wake(key, event, now);
         }
         let Some(first) = context.pending.queue.first_of(key, now) else { return };
         let Some(queued) = context.pending.pods.get(first) else { return };

@@ -206,6 +206,25 @@ async fn a_pod_whose_volume_cannot_be_provisioned_is_tried_again() {
     scheduler.stopped().await;
 }
 
+/// The events of a pod and of its claim come in any order.
+#[tokio::test(start_paused = true)]
+async fn the_message_of_a_pod_said_that_its_claim_does_not_exist_while_no_volume_fitted_it() {
+    let world = World::start().await;
+    world.nodes(2, 2, 10).await;
+    classes(&world).await;
+    let scheduler = world.schedule(impatient()).await;
+    world.pod(pod_with("p", "c")).await;
+    world.until_refused_with("p", "persistentvolumeclaim \"c\" not found").await;
+    let began = tokio::time::Instant::now();
+    claim(&world, "c", "local", json!({})).await;
+    world.until_refused_with("p", "node(s) didn't find available persistent volumes to bind").await;
+    assert!(
+        began.elapsed() < Duration::from_secs(60),
+        "not only when all unschedulable pods are decided again"
+    );
+    scheduler.stopped().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_volume_is_not_bound_in_time_is_rolled_back() {
     let world = World::start().await;
