@@ -57,23 +57,17 @@ impl Program {
     }
 
     /// The value with these variables, or the reason why there is none as cel-go words it, and the cost.
-    pub fn evaluate(
-        &self,
-        variables: &[(&str, Value)],
-        composited: Option<CompositedVariables<'_>>,
-    ) -> (Result<Value, String>, u64) {
-        self.evaluate_below(0, variables, composited)
+    pub fn evaluate(&self, variables: &[(&str, Value)]) -> (Result<Value, String>, u64) {
+        self.evaluate_composited(variables, (0, None))
     }
 
-    /// The same within an evaluation of this depth.
-    pub fn evaluate_below(
+    /// The same at a depth of another evaluation, with variables that are evaluated when they are read.
+    pub fn evaluate_composited(
         &self,
-        depth: usize,
         variables: &[(&str, Value)],
-        composited: Option<CompositedVariables<'_>>,
+        composited: (usize, Option<CompositedVariables<'_>>),
     ) -> (Result<Value, String>, u64) {
         let mut budget = Budget::new(MAX_COST, u64::MAX);
-        let composited = (depth, composited);
         let outcome = eval::evaluate(&self.tree, &self.prepared, variables, composited, &mut budget);
         (outcome.map_err(reason), budget.cost())
     }

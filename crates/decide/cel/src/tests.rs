@@ -5,7 +5,7 @@ use serde_json::json;
 
 fn evaluated(text: &str, object: &serde_json::Value) -> Result<bool, String> {
     let program = Program::compile(text, &[("object", Type::Dyn)])?;
-    match program.evaluate(&[("object", object.into())], None).0? {
+    match program.evaluate(&[("object", object.into())]).0? {
         Value::Bool(holds) => Ok(holds),
         other => Err(format!("must evaluate to bool but got {}", other.type_name())),
     }

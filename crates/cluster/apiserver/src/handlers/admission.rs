@@ -188,7 +188,8 @@ impl AdmissionChain {
         let (group, version) = kind.api_version.split_once('/').unwrap_or(("", &kind.api_version));
         let custom = custom::served(&self.custom.get());
         let is_named = |r: &&&Resource| r.group == group && r.version == version && r.kind == kind.kind;
-        let resource = *RESOURCES.iter().chain(&custom).find(is_named).ok_or(ParamError::UnknownKind)?;
+        let unknown = || ParamError::UnknownKind(format!("{}, Kind={}", kind.api_version, kind.kind));
+        let resource = *RESOURCES.iter().chain(&custom).find(is_named).ok_or_else(unknown)?;
         let Some(reference) = reference else { return Ok(vec![Value::Null]) };
         let namespace = match (resource.namespaced, text(reference, "/namespace")) {
             (true, "") if namespace.is_empty() => {

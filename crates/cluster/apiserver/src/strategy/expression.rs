@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use berth_cel::{Program, Type};
+use berth_cel::{Program, Type, Value};
 
-/// Each variable has the type of all others before it, which is built anew for each.
+/// Limit of the variables of a policy: the type of each has the types of all before it.
 pub const MAX_VARIABLES: usize = 500;
 
 /// What every expression may read. As kube-apiserver declares it: not all fields of a namespace.
@@ -71,6 +71,15 @@ static DECLARED: LazyLock<Vec<(&'static str, Type)>> = LazyLock::new(|| {
         ("request", Type::object("kubernetes.AdmissionRequest", request)),
     ]
 });
+
+/// The message that a `messageExpression` gives: one line that is not too long.
+pub fn evaluated_message(value: &Value) -> Option<String> {
+    const MAX_BYTES: usize = 5 << 10;
+    let Value::String(text) = value else { return None };
+    let text = text.trim();
+    let is_shown = !text.is_empty() && text.len() <= MAX_BYTES && !text.contains('\n');
+    is_shown.then(|| text.to_owned())
+}
 
 /// What the expressions of one policy or webhook may read beyond that.
 #[derive(Clone, Debug)]

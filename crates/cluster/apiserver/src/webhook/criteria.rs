@@ -197,7 +197,7 @@ impl MatchConditions {
         let (mut errors, mut left) = (Vec::new(), MAX_COST);
         for condition in &*self.conditions {
             let (value, cost) = match &condition.program {
-                Ok(program) => program.evaluate(&inputs, None),
+                Ok(program) => program.evaluate(&inputs),
                 Err(error) => (Err(error.clone()), 0),
             };
             let Some(rest) = left.checked_sub(cost) else {

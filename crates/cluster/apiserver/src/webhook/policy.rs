@@ -9,14 +9,13 @@ use serde_json::Value;
 use super::criteria::{Expression, Inputs, MatchConditions, MatchCriteria, OUT_OF_BUDGET, inputs};
 use super::{AdmissionAttributes, ServedForm};
 use crate::request::Reason;
-use crate::strategy::expression::{MAX_VARIABLES, Scope};
+use crate::strategy::expression::{MAX_VARIABLES, Scope, evaluated_message};
 use crate::strategy::fields::{items, text};
 
 /// Limit of the cost of a policy with one binding and one object of parameters.
 const MAX_COST: u64 = 10_000_000;
 /// Limit of the cost of all policies for a request. kube-apiserver has none.
 const MAX_REQUEST_COST: u64 = 20_000_000;
-const MAX_MESSAGE_BYTES: usize = 5 << 10;
 
 /// A policy that has bindings.
 #[derive(Debug)]
@@ -66,8 +65,8 @@ pub struct Refusal {
 
 /// Why there are no parameters.
 pub enum ParamError {
-    /// The policy names a kind that is not served.
-    UnknownKind,
+    /// The policy names a kind that is not served: version and kind.
+    UnknownKind(String),
     Reference(&'static str),
 }
 
@@ -196,11 +195,10 @@ impl Binding {
 impl Validation {
     /// The message of an expression that is false: one line of what the other expression says, or what the policy says.
     fn message(&self, evaluation: &Evaluation<'_>) -> String {
-        let evaluated = self.message_expression.as_ref().and_then(|expression| {
-            let Ok(CelValue::String(text)) = evaluation.value(expression) else { return None };
-            let text = text.trim().to_owned();
-            (!text.is_empty() && text.len() <= MAX_MESSAGE_BYTES && !text.contains('\n')).then_some(text)
-        });
+        let evaluated = self
+            .message_expression
+            .as_ref()
+            .and_then(|expression| evaluated_message(&evaluation.value(expression).ok()?));
         let fixed = || Some(self.message.clone()).filter(|message| !message.is_empty());
         let of_expression = || format!("failed expression: {}", self.expression.text.trim());
         evaluated.or_else(fixed).unwrap_or_else(of_expression)
@@ -223,7 +221,7 @@ impl Evaluation<'_> {
 
     fn run(&self, program: &Program, depth: usize) -> Result<CelValue, String> {
         let variable = |name: &str, depth: usize| self.variable(name, depth);
-        let (value, cost) = program.evaluate_below(depth, self.inputs, Some(&variable));
+        let (value, cost) = program.evaluate_composited(self.inputs, (depth, Some(&variable)));
         self.cost.set(self.cost.get().saturating_add(cost));
         value
     }
@@ -286,11 +284,10 @@ pub async fn validate(
                     deny((format!("failed to configure binding: {why}"), Reason::Invalid));
                     continue;
                 }
-                Err(ParamError::UnknownKind) => {
-                    let (version, kind) = policy.param_kind.as_ref().map_or(("", ""), ParamKind::names);
+                Err(ParamError::UnknownKind(kind)) => {
                     let message = format!(
                         "ValidatingAdmissionPolicy '{}' denied request: failed to configure policy: failed to find \
-                         resource referenced by paramKind: '{version}, Kind={kind}'",
+                         resource referenced by paramKind: '{kind}'",
                         policy.name
                     );
                     refusal.get_or_insert(Refusal { message, reason: Reason::Invalid });
@@ -327,10 +324,4 @@ pub async fn validate(
         }
     }
     refusal.map_or(Ok(()), Err)
-}
-
-impl ParamKind {
-    fn names(&self) -> (&str, &str) {
-        (&self.api_version, &self.kind)
-    }
 }

@@ -8,7 +8,7 @@ fn value(text: &str) -> String {
         Ok(program) => program,
         Err(error) => return error.lines().next().unwrap_or_default().to_owned(),
     };
-    match program.evaluate(&[], None).0 {
+    match program.evaluate(&[]).0 {
         Ok(Value::Bool(value)) => value.to_string(),
         Ok(Value::String(text)) => format!("'{text}'"),
         Ok(value) => value.to_string(),
