@@ -91,32 +91,16 @@ impl<E> Files<'_, E> {
 
     /// Objects are files with the names of their keys.
     pub(crate) fn of_etcd(self, path: &Path) -> Result<(), E> {
-        let snapshot = etcd::Snapshot::open(path).map_err(self.damaged)?;
-        let values = snapshot.each_value(&mut |name, value| {
-            let name = String::from_utf8_lossy(name);
-            let read = match etcd::object(value) {
-                Ok(None) => Ok(()),
-                Ok(Some(text)) => (self.each)(&name, &mut text.as_slice()),
-                Err(error) => (self.each)(&name, &mut Unreadable(Some(error))),
-            };
-            read.map_err(Stop::Each)
-        });
-        values.map_err(|stop| match stop {
-            Stop::Damaged(error) => (self.damaged)(error),
-            Stop::Each(error) => error,
-        })
-    }
-}
-
-/// Why the values of a snapshot are not read to their end.
-enum Stop<E> {
-    Damaged(io::Error),
-    Each(E),
-}
-
-impl<E> From<io::Error> for Stop<E> {
-    fn from(error: io::Error) -> Self {
-        Stop::Damaged(error)
+        let mut snapshot = etcd::Snapshot::open(path).map_err(self.damaged)?;
+        for (name, place) in snapshot.objects().map_err(self.damaged)? {
+            let name = String::from_utf8_lossy(&name);
+            match snapshot.value(place).and_then(|value| etcd::object(&value)) {
+                Ok(None) => {}
+                Ok(Some(text)) => (self.each)(&name, &mut text.as_slice())?,
+                Err(error) => (self.each)(&name, &mut Unreadable(Some(error)))?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Snapshots of etcd: the objects of an API server in the file of its database, a B+tree of pages (bbolt). The file is read page by page.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -47,8 +47,11 @@ pub(crate) struct Snapshot {
     root: u64,
 }
 
-/// Takes a key and its value; of a bucket in a bucket, the value says where it is.
-type Each<'a, E> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), E>;
+/// Where an entry of a tree is: the first byte of its value in the file, and the number of bytes.
+type Place = (u64, usize);
+
+/// Takes the key and the value of an entry.
+type Each<'a> = &'a mut dyn FnMut(&[u8], &[u8], Place) -> io::Result<()>;
 
 impl Snapshot {
     /// # Errors
@@ -66,55 +69,58 @@ impl Snapshot {
         Ok(Snapshot { file, n_bytes, page_bytes, root })
     }
 
-    /// Passes on the name and the value of each object that is not deleted. Older revisions of a key, which the database may have too, are
-    /// passed over.
-    pub(crate) fn each_value<E: From<io::Error>>(mut self, each: Each<'_, E>) -> Result<(), E> {
+    /// The objects that are not deleted, by name: where their last revisions are.
+    pub(crate) fn objects(&mut self) -> io::Result<BTreeMap<Vec<u8>, Place>> {
         let mut bucket = None;
-        let root = self.page(self.root)?;
-        self.walk::<E>(&root, &mut |name, value| {
+        self.walk(self.root, &mut |name, value, (start, _)| {
             if name == b"key" {
-                bucket = Some(value.to_vec());
+                // A small bucket is a page in the value.
+                bucket = Some((
+                    number(value, 0, 8)?,
+                    start + HEADER_BYTES as u64,
+                    value.get(16..).map(<[u8]>::to_vec),
+                ));
             }
             Ok(())
         })?;
-        let bucket = bucket.ok_or_else(damaged)?;
-        let revisions = match number(&bucket, 0, 8)? {
-            // A small bucket is a page in the value.
-            0 => bucket.get(16..).ok_or_else(damaged)?.to_vec(),
-            root => self.page(root)?,
-        };
         // Revisions come in their order, and the one that deletes a key ends with `t`.
-        let mut last = HashMap::<Vec<u8>, Vec<u8>>::new();
-        self.walk::<io::Error>(&revisions, &mut |revision, value| {
-            let (name, _) = key_value(value)?;
+        let mut last = BTreeMap::new();
+        let each: Each<'_> = &mut |revision, value, place| {
+            let name = key_value(value)?.0.to_vec();
             match revision.last() {
-                Some(b't') if revision.len() == 18 => last.remove(name),
-                _ => last.insert(name.to_vec(), revision.to_vec()),
+                Some(b't') if revision.len() == 18 => last.remove(&name),
+                _ => last.insert(name, place),
             };
             Ok(())
-        })?;
-        self.walk(&revisions, &mut |revision, value| {
-            let (name, value) = key_value(value)?;
-            match last.get(name).is_some_and(|last| last == revision) {
-                true => each(name, value),
-                false => Ok(()),
-            }
-        })
+        };
+        match bucket.ok_or_else(damaged)? {
+            (0, start, page) => self.walk_page((start, &page.ok_or_else(damaged)?), 0, &mut 0, each)?,
+            (root, ..) => self.walk(root, each)?,
+        }
+        Ok(last)
+    }
+
+    /// The value of an object.
+    pub(crate) fn value(&mut self, (start, n_bytes): Place) -> io::Result<Vec<u8>> {
+        let mut message = vec![0; n_bytes];
+        read_at(&mut self.file, start, &mut message)?;
+        Ok(key_value(&message)?.1.to_vec())
     }
 
     /// Passes on the entries of a tree, in the order of their keys.
-    fn walk<E: From<io::Error>>(&mut self, root: &[u8], each: Each<'_, E>) -> Result<(), E> {
+    fn walk(&mut self, root: u64, each: Each<'_>) -> io::Result<()> {
         let mut n_pages = self.n_bytes / self.page_bytes;
-        self.walk_page(root, MAX_DEPTH, &mut n_pages, each)
+        let (start, page) = self.page(root)?;
+        self.walk_page((start, &page), MAX_DEPTH, &mut n_pages, each)
     }
 
-    fn walk_page<E: From<io::Error>>(
+    fn walk_page(
         &mut self,
-        page: &[u8],
+        (start, page): (u64, &[u8]),
         depth: usize,
         n_pages: &mut u64,
-        each: Each<'_, E>,
-    ) -> Result<(), E> {
+        each: Each<'_>,
+    ) -> io::Result<()> {
         const BRANCH: u64 = 1;
         const LEAF: u64 = 2;
         let kind = number(page, 8, 2)?;
@@ -123,24 +129,26 @@ impl Snapshot {
             match kind {
                 BRANCH if depth > 0 && *n_pages > 0 => {
                     *n_pages -= 1;
-                    let child = self.page(number(page, at + 8, 8)?)?;
-                    self.walk_page(&child, depth - 1, n_pages, each)?;
+                    let (start, child) = self.page(number(page, at + 8, 8)?)?;
+                    self.walk_page((start, &child), depth - 1, n_pages, each)?;
                 }
                 LEAF => {
-                    let start = at + number(page, at + 4, 4)? as usize;
-                    let end_of_key = start + number(page, at + 8, 4)? as usize;
-                    let end = end_of_key + number(page, at + 12, 4)? as usize;
-                    let key = page.get(start..end_of_key).ok_or_else(damaged)?;
-                    each(key, page.get(end_of_key..end).ok_or_else(damaged)?)?;
+                    let key = at + number(page, at + 4, 4)? as usize;
+                    let value = key + number(page, at + 8, 4)? as usize;
+                    let end = value + number(page, at + 12, 4)? as usize;
+                    let place = (start + value as u64, end - value);
+                    let [key, value] =
+                        [key..value, value..end].map(|range| page.get(range).ok_or_else(damaged));
+                    each(key?, value?, place)?;
                 }
-                _ => return Err(damaged().into()),
+                _ => return Err(damaged()),
             }
         }
         Ok(())
     }
 
-    /// A page with those that it continues on.
-    fn page(&mut self, id: u64) -> io::Result<Vec<u8>> {
+    /// A page with those that it continues on, and its first byte in the file.
+    fn page(&mut self, id: u64) -> io::Result<(u64, Vec<u8>)> {
         let start = id.checked_mul(self.page_bytes).ok_or_else(damaged)?;
         let mut header = [0; HEADER_BYTES];
         read_at(&mut self.file, start, &mut header)?;
@@ -150,7 +158,7 @@ impl Snapshot {
         }
         let mut page = vec![0; n_bytes as usize];
         read_at(&mut self.file, start, &mut page)?;
-        Ok(page)
+        Ok((start, page))
     }
 }
 

@@ -561,7 +561,7 @@ configMapGenerator: [{name: settings, files: [settings=settings.yaml]}]
         let names = found.iter().map(|(name, _)| name.rsplit_once("snapshot.db/").unwrap().1);
         let pods = ["registry/pods/default/web-1", "registry/pods/default/web-3"];
         let others = ["registry/example.com/widgets/default/w", "registry/nodes.metrics.example/x"];
-        let all = ["registry/minions/n1", pods[0], pods[1], others[0], others[1]];
+        let all = [others[0], "registry/minions/n1", others[1], pods[0], pods[1]];
         assert_eq!(names.collect::<Vec<_>>(), all);
         let mut inventory = Inventory::default();
         for (name, text) in texts(&path).unwrap() {
