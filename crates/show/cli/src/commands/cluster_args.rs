@@ -246,7 +246,7 @@ impl ClusterArgs {
         Ok(unknown)
     }
 
-    /// Says what the answer to a question assumes where a dump has no objects of a kind: perhaps nobody asked for them.
+    /// Notes what an answer assumes where a dump has no objects of a kind: it may have been made without them.
     pub fn note_assumptions(&self, inventory: &Inventory, assumptions: impl IntoIterator<Item = Assumption>) {
         for assumption in assumptions.into_iter().filter(|_| !self.dump.is_empty()) {
             let is_daemon_set = |entry: &Entry<Workload>| entry.object.kind() == Kind::DaemonSet;

@@ -72,7 +72,7 @@ fn span(Span { text, tone, .. }: &Span) -> String {
     }
 }
 
-/// Text that is no markup, and mentions nobody.
+/// Text without markup and without mentions of users.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in shown(text).chars() {
