@@ -1,15 +1,19 @@
 //! Inputs as objects of an inventory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 
-use berth_api::read::{FieldLines, Manifest, ReadError, SourceLocation, read_manifests};
+use berth_api::read::document::Object;
+use berth_api::read::yaml::MAX_ALIASED_BYTES;
+use berth_api::read::{FieldLines, Manifest, ReadError, SourceLocation, read_manifests, read_objects};
 use berth_api::syntax::format::abbreviated;
 use berth_input::inventory::{InputError, Inventory, NOT_AN_OBJECT};
 use berth_schema::{UnknownField, unknown_fields};
 use berth_terminal::input::{Input, find_inputs, kustomization_warnings};
 use berth_terminal::output;
 use berth_terminal::progress;
+use indicatif::ProgressBar;
+use serde_json::Value;
 
 use crate::error::CliError;
 
@@ -71,94 +75,148 @@ fn has_document(input: &Input) -> bool {
 pub fn read(
     inventory: &mut Inventory,
     inputs: &[Input],
-    each: Option<&mut dyn FnMut(&Manifest)>,
+    mut each: Option<&mut dyn FnMut(&Manifest)>,
 ) -> Result<(), CliError> {
-    read_files(inventory, inputs, each, None)
+    let mut texts = Texts::new(inputs, false);
+    for input in inputs {
+        inventory.next_input();
+        texts.read(input, &mut |name, text| {
+            let each = each.as_mut().map(|each| &mut **each as &mut dyn FnMut(&Manifest));
+            read_more(inventory, name, text, each)
+        })?;
+    }
+    texts.finish();
+    Ok(())
 }
 
 /// Reads a dump. Files of directories and archives that cannot be read are named in a warning, and left out; those of other programs
-/// count as ignored.
+/// count as ignored. The files of a directory are one input: they replace no objects of each other.
 pub fn read_dump(inventory: &mut Inventory, inputs: &[Input]) -> Result<(), CliError> {
-    let mut errors = Vec::new();
-    read_files(inventory, inputs, None, Some(&mut errors))?;
-    let is_other = |error: &InputError| {
-        matches!(error, InputError::Read(ReadError::NotAnObject { .. } | ReadError::MissingField { .. }))
-    };
-    let (others, broken): (Vec<_>, Vec<_>) = errors.into_iter().partition(is_other);
-    if !others.is_empty() {
-        *inventory.skipped.entry(NOT_AN_OBJECT.to_owned()).or_default() += others.len();
-    }
-    for error in broken.iter().take(MAX_NAMED) {
-        output::warning(&format!("{error}; the rest of this file is left out"));
-    }
-    if let more @ 1.. = broken.len().saturating_sub(MAX_NAMED) {
-        output::warning(&format!("{more} more files could not be read to their end"));
-    }
-    Ok(())
-}
-
-/// Reads inputs. With `broken`, which gets the errors of files in directories and archives, the files of a directory are one input: they
-/// replace no objects of each other.
-fn read_files(
-    inventory: &mut Inventory,
-    inputs: &[Input],
-    mut each: Option<&mut dyn FnMut(&Manifest)>,
-    mut broken: Option<&mut Vec<InputError>>,
-) -> Result<(), CliError> {
-    let progress = progress::of_bytes(inputs);
-    let mut empty = Vec::new();
+    let mut texts = Texts::new(inputs, true);
     for input in inputs {
-        let n_before = inventory.n_objects();
-        if broken.is_none() || !input.is_found() {
+        if !input.is_found() {
             inventory.next_input();
         }
-        let read = &mut |name: &str, text: &mut dyn Read| {
-            let each = each.as_mut().map(|each| &mut **each as &mut dyn FnMut(&Manifest));
-            let is_one_of_many = input.is_found() || name != input.name();
-            match (inventory.read_more(text, name, each), &mut broken) {
-                (Err(error), Some(broken)) if is_one_of_many => broken.push(error),
-                (result, _) => result?,
-            }
-            Ok(())
-        };
-        input.each_text::<CliError>(|n_bytes| progress.inc(n_bytes), read)?;
-        if inventory.n_objects() == n_before && !has_document(input) {
-            empty.push(input.name());
-        }
+        texts.read(input, &mut |name, text| read_more(inventory, name, text, None))?;
     }
-    progress.finish_and_clear();
-    warn_about_empty(&empty);
+    if let n @ 1.. = texts.finish() {
+        *inventory.skipped.entry(NOT_AN_OBJECT.to_owned()).or_default() += n;
+    }
     Ok(())
 }
 
-fn warn_about_empty(names: &[String]) {
-    if !names.is_empty() {
-        output::warning(&format!("{}: no objects", abbreviated(names, MAX_NAMED)));
+fn read_more(
+    inventory: &mut Inventory,
+    name: &str,
+    text: &mut dyn Read,
+    each: Option<&mut dyn FnMut(&Manifest)>,
+) -> Result<usize, InputError> {
+    let n_before = inventory.n_objects();
+    inventory.read_more(text, name, each)?;
+    Ok(inventory.n_objects() - n_before)
+}
+
+/// Reads the objects of a dump as [`read_dump`] does, without those that a watch saw deleted.
+pub fn read_dump_objects(arguments: &[String]) -> Result<Vec<Value>, CliError> {
+    let inputs = find_inputs(arguments)?;
+    let (mut objects, mut deleted) = (Vec::<Manifest>::new(), HashMap::new());
+    let key = |of: &Manifest| [&of.kind, of.namespace(), of.name()].map(str::to_owned);
+    let mut texts = Texts::new(&inputs, true);
+    for input in &inputs {
+        texts.read(input, &mut |name, text| {
+            let n_before = objects.len();
+            read_objects::<ReadError>(text, name, MAX_ALIASED_BYTES, false, &mut |object| {
+                match object {
+                    Object::Manifest(manifest) => objects.push(manifest),
+                    Object::Deleted(manifest) => _ = deleted.insert(key(&manifest), objects.len()),
+                    Object::Pod(..) => {}
+                }
+                Ok(())
+            })?;
+            Ok(objects.len() - n_before)
+        })?;
     }
+    texts.finish();
+    let exists =
+        |(place, object): &(usize, Manifest)| deleted.get(&key(object)).is_none_or(|end| place >= end);
+    Ok(objects.into_iter().enumerate().filter(exists).map(|(_, object)| object.value).collect())
 }
 
 /// Reads the objects of files, directories or standard input, and shows progress.
 pub fn read_each(arguments: &[String], mut each: impl FnMut(Manifest)) -> Result<(), CliError> {
     let inputs = find_inputs(arguments)?;
     kustomization_warnings(arguments).iter().for_each(output::warning);
-    let progress = progress::of_bytes(&inputs);
-    let mut empty = Vec::new();
+    let mut texts = Texts::new(&inputs, false);
     for input in &inputs {
-        let mut n_objects = 0;
-        let take = &mut |manifest| {
-            n_objects += 1;
-            each(manifest);
-            Ok::<(), ReadError>(())
-        };
-        let read = &mut |name: &str, text: &mut dyn Read| {
-            Ok(read_manifests(text, name, take).map_err(InputError::from)?)
-        };
-        input.each_text::<CliError>(|n_bytes| progress.inc(n_bytes), read)?;
-        if n_objects == 0 && !has_document(input) {
-            empty.push(input.name());
-        }
+        texts.read(input, &mut |name, text| {
+            let mut n_objects = 0;
+            read_manifests::<ReadError>(text, name, &mut |manifest| {
+                n_objects += 1;
+                each(manifest);
+                Ok(())
+            })?;
+            Ok(n_objects)
+        })?;
     }
-    progress.finish_and_clear();
-    warn_about_empty(&empty);
+    texts.finish();
     Ok(())
+}
+
+/// The texts of inputs, with progress.
+struct Texts {
+    progress: ProgressBar,
+    is_dump: bool,
+    /// Inputs without objects.
+    empty: Vec<String>,
+    /// Of texts of a dump in directories and archives.
+    errors: Vec<InputError>,
+}
+
+impl Texts {
+    fn new(inputs: &[Input], is_dump: bool) -> Self {
+        Texts { progress: progress::of_bytes(inputs), is_dump, empty: Vec::new(), errors: Vec::new() }
+    }
+
+    /// Reads an input; `read` answers how many objects a text has.
+    fn read(
+        &mut self,
+        input: &Input,
+        read: &mut dyn FnMut(&str, &mut dyn Read) -> Result<usize, InputError>,
+    ) -> Result<(), CliError> {
+        let mut n_objects = 0;
+        let each = &mut |name: &str, text: &mut dyn Read| {
+            match read(name, text) {
+                Ok(n) => n_objects += n,
+                Err(error) if self.is_dump && (input.is_found() || name != input.name()) => {
+                    self.errors.push(error)
+                }
+                Err(error) => return Err(error.into()),
+            }
+            Ok(())
+        };
+        input.each_text::<CliError>(|n_bytes| self.progress.inc(n_bytes), each)?;
+        if n_objects == 0 && !has_document(input) {
+            self.empty.push(input.name());
+        }
+        Ok(())
+    }
+
+    /// Warns about what could not be read; the number of texts of other programs.
+    fn finish(self) -> usize {
+        self.progress.finish_and_clear();
+        if !self.empty.is_empty() {
+            output::warning(&format!("{}: no objects", abbreviated(&self.empty, MAX_NAMED)));
+        }
+        let is_other = |error: &InputError| {
+            matches!(error, InputError::Read(ReadError::NotAnObject { .. } | ReadError::MissingField { .. }))
+        };
+        let (others, broken): (Vec<_>, Vec<_>) = self.errors.into_iter().partition(is_other);
+        for error in broken.iter().take(MAX_NAMED) {
+            output::warning(&format!("{error}; the rest of this file is left out"));
+        }
+        if let more @ 1.. = broken.len().saturating_sub(MAX_NAMED) {
+            output::warning(&format!("{more} more files could not be read to their end"));
+        }
+        others.len()
+    }
 }

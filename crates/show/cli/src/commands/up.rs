@@ -37,7 +37,7 @@ use super::admission_args::{self, AdmissionArgs};
 use super::hold_args::HoldArgs;
 use super::node_args::{MAX_NODES, NodeArgs, TimingArgs, duration};
 use super::provisioner_args::ProvisionerArgs;
-use super::read_inputs::{UnknownFields, read_each};
+use super::read_inputs::{UnknownFields, read_dump_objects, read_each};
 use super::rebalance_args::RebalanceArgs;
 use super::record_args::RecordArgs;
 use super::rules_args::RulesArgs;
@@ -153,8 +153,8 @@ struct Input {
 /// Runs the cluster until SIGINT or SIGTERM, or until it has settled.
 pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     args.log.start();
-    let (mut configurations, mut dump, mut manifests) = (Vec::new(), Vec::new(), Vec::new());
-    read_each(&args.from, |manifest| dump.push(manifest.value))?;
+    let dump = read_dump_objects(&args.from)?;
+    let (mut configurations, mut manifests) = (Vec::new(), Vec::new());
     let mut unknown = UnknownFields::default();
     read_each(&args.files, |manifest| {
         unknown.find(&manifest);

@@ -257,9 +257,13 @@ fn summary(summary: &AuditSummary) -> Vec<Span> {
     let (rules, pods) =
         (counted(summary.n_violations, "rule"), counted(summary.n_pods_with_violations, "pod"));
     let are = if summary.n_violations == 1 { "is" } else { "are" };
-    let mut text = format!("; {} required during execution", grouped(summary.n_executing_violations));
+    let mut text = String::new();
     if summary.n_executing_violations > 0 {
-        text += &format!(": {} would be evicted", counted(summary.n_evictions, "pod"));
+        let evicted = counted(summary.n_evictions, "pod");
+        text += &format!(
+            "; {} required during execution: {evicted} would be evicted",
+            grouped(summary.n_executing_violations)
+        );
     }
     for (n, what) in [
         (summary.n_delayed, "of them later because of a limit"),

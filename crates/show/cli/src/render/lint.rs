@@ -7,9 +7,10 @@ use berth_lint::{Finding, LintReport, RULES, Severity};
 use berth_picture::escaped as xml;
 use berth_terminal::output::{ATTENTION, BAD, BOLD, DIM};
 
-/// Writes the findings by file and line, what was not looked at, what was checked, and the number of findings.
+/// Writes the verdict, the findings by file and line, and what was not looked at.
 pub fn write(out: &mut impl Write, report: &LintReport) -> io::Result<()> {
-    let LintReport { findings, incomplete, checked, hint, .. } = report;
+    let LintReport { findings, incomplete, hint, .. } = report;
+    writeln!(out, "{}", verdict(report))?;
     for finding in findings {
         let style = match finding.severity {
             Severity::Error => BAD,
@@ -17,6 +18,7 @@ pub fn write(out: &mut impl Write, report: &LintReport) -> io::Result<()> {
             Severity::Info => DIM,
         };
         let Finding { severity, rule, path, message, fix, .. } = finding;
+        writeln!(out)?;
         writeln!(
             out,
             "{BOLD}{}{BOLD:#}: {style}{severity}{style:#}: {}: {rule}",
@@ -28,28 +30,38 @@ pub fn write(out: &mut impl Write, report: &LintReport) -> io::Result<()> {
         let mut lines = fix.split('\n');
         writeln!(out, "  fix: {}", lines.next().unwrap_or_default())?;
         lines.try_for_each(|line| writeln!(out, "    {line}"))?;
+    }
+    if !incomplete.is_empty() || hint.is_some() {
         writeln!(out)?;
     }
-    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     for rule in incomplete {
         writeln!(out, "{BAD}incomplete{BAD:#}: {rule}")?;
     }
-    let (workloads, pods) = (counted(checked.n_workloads, "workload"), counted(checked.n_pods, "pod"));
-    write!(out, "checked {workloads}, {pods}")?;
-    match findings.len() {
-        0 if !incomplete.is_empty() => writeln!(out)?,
-        0 => writeln!(out, ": no findings")?,
-        n => writeln!(
-            out,
-            ": {}, {}, {}, {} info",
-            counted(n, "finding"),
-            counted(errors, "error"),
-            counted(warnings, "warning"),
-            n - errors - warnings
-        )?,
-    }
     hint.iter().try_for_each(|hint| writeln!(out, "{ATTENTION}hint{ATTENTION:#}: {hint}"))
+}
+
+/// `1 error, 2 warnings; checked 3 workloads, 7 pods`.
+fn verdict(LintReport { findings, incomplete, checked, .. }: &LintReport) -> String {
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let listed = |counts: &[(usize, &str)]| {
+        let counts = counts.iter().filter(|(n, _)| *n > 0);
+        counts
+            .map(|(n, of)| if *of == "info" { format!("{n} info") } else { counted(*n, of) })
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let found = listed(&[
+        (count(Severity::Error), "error"),
+        (count(Severity::Warning), "warning"),
+        (count(Severity::Info), "info"),
+    ]);
+    let found = match found.as_str() {
+        "" if incomplete.is_empty() => "No findings",
+        "" => "Incomplete",
+        found => found,
+    };
+    let checked = listed(&[(checked.n_workloads, "workload"), (checked.n_pods, "pod")]);
+    format!("{found}; checked {}", if checked.is_empty() { "nothing" } else { &checked })
 }
 
 /// `web.yaml:12`.

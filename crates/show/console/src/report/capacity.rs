@@ -4,22 +4,17 @@ use berth_api::syntax::format::{counted, grouped};
 use berth_rebalance::Move;
 use berth_simulate::capacity::{Capacity, CapacityRequest, DeviceCapacity, NewNodes, Prevention};
 
-use super::{Report, Tone, bad, dim, domain_name, good, line, rule, strong, toned};
+use super::{Report, Span, bad, dim, domain_name, good, line, rule, strong};
 
 /// Number of domains, of models of devices and of moves with a row each.
 const MAX_ROWS: usize = 20;
 
 pub fn report(name: &str, capacity: &Capacity, request: &CapacityRequest) -> Report {
-    let Capacity { replicas, limited_by, by_domain, by_device, moves, running, bottleneck, .. } = capacity;
+    let Capacity { replicas, limited_by, by_domain, by_device, moves, bottleneck, .. } = capacity;
     let mut report = Report { is_good: *replicas > 0, ..Report::default() };
-    let tone = if report.is_good { Tone::Good } else { Tone::Bad };
-    let fit = if *replicas == 1 { "fits" } else { "fit" };
-    report.verdict.push(line![
-        strong(name),
-        ": ",
-        toned(tone, format!("{} {fit}", counted(*replicas, "more replica"))),
-        format!(" beyond the {} that run", grouped(*running))
-    ]);
+    target(&mut report, capacity, request);
+    report.verdict.push(more(capacity));
+    report.verdict[0].insert(0, strong(format!("{name}: ")));
     if let n @ 1.. = capacity.n_unplaced_others {
         let are = if n == 1 { "is" } else { "are" };
         let others = format!("{} of other workloads {are} unschedulable", counted(n, "pending pod"));
@@ -55,8 +50,19 @@ pub fn report(name: &str, capacity: &Capacity, request: &CapacityRequest) -> Rep
         part.line(1, [dim("bottleneck:")]);
         rule::add(part, 1, term);
     }
-    target(&mut report, capacity, request);
     report
+}
+
+/// How many more replicas fit.
+fn more(Capacity { replicas, running, limited_by, .. }: &Capacity) -> Vec<Span> {
+    let running =
+        if *running > 0 { format!(" beyond the {} that run", grouped(*running)) } else { String::new() };
+    match (replicas, limited_by) {
+        (0, Some(limit)) => line![bad("no more replica fits"), format!("{running}: {limit} stops it")],
+        (0, None) => line![bad("no more replica fits"), running],
+        (1, _) => line![good("1 more replica fits"), running],
+        (n, _) => line![good(format!("{} fit", counted(*n, "more replica"))), running],
+    }
 }
 
 /// The nodes that are needed for a number of replicas.
@@ -79,7 +85,7 @@ fn target(report: &mut Report, capacity: &Capacity, request: &CapacityRequest) {
             for Prevention { like, message, .. } in &capacity.prevented_by {
                 part.line(0, line![format!("like {like}: {message}")]);
             }
-            bad(format!("No number of such nodes is enough for {replicas} in total"))
+            bad(format!("no number of such nodes is enough for {replicas} in total"))
         }
     };
     report.is_good = capacity.nodes_needed.is_some();

@@ -6,7 +6,7 @@ use berth_api::syntax::format::{counted, grouped};
 use berth_api::syntax::quantity::with_unit;
 use berth_simulate::compare::{Comparison, MovedPod, Pair, ScorePair, Summary, Utilization};
 
-use super::{Part, Report, Span, Tone, bad, dim, domain_name, line, strong, toned, workload};
+use super::{Part, Report, Span, Tone, bad, dim, domain_name, good, line, strong, toned, workload};
 
 /// Number of pods and workloads with a row each.
 const MAX_ROWS: usize = 20;
@@ -31,25 +31,33 @@ pub fn report(comparison: &Comparison) -> Report {
             show(&|of| format!("{} %", of.fullest_node_percent))
         ]
     });
+    let n_pods = comparison.unmoved + moved.len();
+    report.verdict.push(match moved.len() {
+        0 => vec![good("No pod is placed differently")],
+        n => {
+            let are = if n == 1 { "is" } else { "are" };
+            let moved = format!("{} of {} {are} placed differently", grouped(n), counted(n_pods, "pod"));
+            vec![toned(Tone::Attention, moved)]
+        }
+    });
     let count = |of: fn(&Summary) -> usize, what: &str| match (of(from), of(to)) {
-        (0, 0) => String::new(),
-        (from, to) => format!(", {what} {}", numbers(from, to)),
+        (0, 0) => None,
+        (from, to) => Some(format!("{what} {}", numbers(from, to))),
     };
-    let not_running = count(|side| side.rejected, "rejected by their nodes")
-        + &count(|side| side.waiting, "waiting for nodes or claims")
-        + &count(|side| side.not_created, "not created");
-    let tone = if moved.is_empty() { Tone::Good } else { Tone::Attention };
-    report.verdict.push(line![
-        toned(tone, format!("{} placed differently", counted(moved.len(), "pod"))),
-        format!(
-            ", {} unmoved; placed {}, unplaced {}{not_running}, nodes with pods {} of {}",
-            grouped(comparison.unmoved),
-            numbers(from.placed, to.placed),
-            numbers(from.unplaced, to.unplaced),
-            numbers(from.used_nodes, to.used_nodes),
-            numbers(from.nodes, to.nodes),
-        )
-    ]);
+    let nodes = format!(
+        "nodes with pods {} of {}",
+        numbers(from.used_nodes, to.used_nodes),
+        numbers(from.nodes, to.nodes)
+    );
+    let counts = [
+        count(|side| side.unplaced, "unplaced"),
+        count(|side| side.rejected, "rejected by their nodes"),
+        count(|side| side.waiting, "waiting for nodes or claims"),
+        count(|side| side.not_created, "not created"),
+        count(|side| side.placed, "placed"),
+        Some(nodes),
+    ];
+    report.verdict.push(vec![dim(counts.into_iter().flatten().collect::<Vec<_>>().join(", "))]);
     report
 }
 
