@@ -40,3 +40,16 @@ pub fn metadata(args: &[&str]) -> Result<serde_json::Value, String> {
     }
     serde_json::from_slice(&output.stdout).map_err(|e| format!("cargo metadata printed no JSON: {e}"))
 }
+
+/// What a program prints on standard output; its errors are shown as it writes them.
+pub fn output(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .map_err(|e| format!("cannot run {name}: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("{name} failed: {}", output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|e| format!("{name} printed no text: {e}"))
+}

@@ -1,5 +1,5 @@
 //! Repository chores: `cargo xtask arrows` checks dependencies between crates, `cargo xtask modules` finds circles of files,
-//! `cargo xtask deploy` generates the Helm chart and the dashboard, `cargo xtask reproduce` builds a release twice and compares,
+//! `cargo xtask deploy` generates the Helm chart and the dashboard, `cargo xtask dist` makes packages of it, `cargo xtask reproduce` builds a release twice and compares,
 //! `cargo xtask simulate` runs the fault simulation, `cargo xtask playground` builds the playground, `cargo xtask screenshots`
 //! makes the screenshots of the documents, `cargo xtask reference` builds and asks Kubernetes itself.
 
@@ -7,6 +7,7 @@ mod arrows;
 mod cargo;
 mod dashboard;
 mod deploy;
+mod dist;
 mod modules;
 mod playground;
 mod purity;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         ["modules"] => check_modules(),
         ["deploy"] => root()
             .and_then(|root| Ok(format!("{}, {}", deploy::generate(&root)?, dashboard::generate(&root)?))),
+        ["dist", ref arguments @ ..] => root().and_then(|root| dist::run(&root, arguments)),
         ["reproduce"] => root().and_then(|root| reproduce::check(&root, "berth-cli")),
         ["reproduce", package] => root().and_then(|root| reproduce::check(&root, package)),
         ["simulate", ref options @ ..] => simulate(options),
@@ -38,11 +40,13 @@ fn main() -> ExitCode {
             "usage: cargo xtask arrows    (checks dependencies between crates against ARCHITECTURE.md)\n       \
                   cargo xtask modules    (finds circles of files and of modules in all crates)\n       \
                   cargo xtask deploy    (generates the templates of the Helm chart from deploy/kustomize, and the dashboard)\n       \
+                  {}\n       \
                   cargo xtask reproduce [PACKAGE]    (builds a release in two directories and compares)\n       \
                   cargo xtask simulate --seed N | --kept | --runs N [--first N] [--jobs N]    (simulates faults, in a release build)\n       \
                   cargo xtask playground [FOLDER]    (builds the playground as a folder of static files)\n       \
                   cargo xtask screenshots    (makes the screenshots in docs/images, with chromedriver)\n       \
                   {}",
+            dist::USAGE,
             reference::USAGE
         )),
     };

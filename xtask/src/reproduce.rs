@@ -8,6 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cargo::output;
+
 /// Builds a package twice, and returns a summary with the digest.
 ///
 /// # Errors
@@ -42,12 +44,12 @@ fn compare(root: &Path, package: &str, work: &Path) -> Result<String, String> {
 fn build(root: &Path, package: &str, dir: &Path) -> Result<Vec<PathBuf>, String> {
     fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let (from, to) = (root.display(), dir.display());
-    run(Command::new("sh").arg("-c").arg("git -C \"$1\" archive HEAD | tar -x -C \"$2\"").args([
+    output(Command::new("sh").arg("-c").arg("git -C \"$1\" archive HEAD | tar -x -C \"$2\"").args([
         "sh",
         &from.to_string(),
         &to.to_string(),
     ]))?;
-    let commit = run(Command::new("git").arg("-C").arg(root).args(["rev-parse", "HEAD"]))?;
+    let commit = output(Command::new("git").arg("-C").arg(root).args(["rev-parse", "HEAD"]))?;
     let cargo_home = std::env::var("CARGO_HOME")
         .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))
         .map_err(|_| "neither CARGO_HOME nor HOME is set".to_owned())?;
@@ -57,13 +59,24 @@ fn build(root: &Path, package: &str, dir: &Path) -> Result<Vec<PathBuf>, String>
         each.collect::<Vec<_>>().join(" ")
     };
     let cargo = crate::cargo::cargo();
-    let messages = run(Command::new(cargo)
-        .args(["build", "--profile", "dist", "--locked", "--message-format", "json", "--package", package])
-        .current_dir(dir)
-        .env("CARGO_TARGET_DIR", dir.join("target"))
-        .env("RUSTFLAGS", flags("--remap-path-prefix"))
-        .env("CFLAGS", flags("-ffile-prefix-map"))
-        .env("BERTH_GIT_COMMIT", commit.trim()))?;
+    let messages = output(
+        Command::new(cargo)
+            .args([
+                "build",
+                "--profile",
+                "dist",
+                "--locked",
+                "--message-format",
+                "json",
+                "--package",
+                package,
+            ])
+            .current_dir(dir)
+            .env("CARGO_TARGET_DIR", dir.join("target"))
+            .env("RUSTFLAGS", flags("--remap-path-prefix"))
+            .env("CFLAGS", flags("-ffile-prefix-map"))
+            .env("BERTH_GIT_COMMIT", commit.trim()),
+    )?;
     let message = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
     let built =
         messages.lines().filter_map(message).filter_map(|m| Some(PathBuf::from(m["executable"].as_str()?)));
@@ -73,18 +86,6 @@ fn build(root: &Path, package: &str, dir: &Path) -> Result<Vec<PathBuf>, String>
 }
 
 fn digest(file: &Path) -> Result<String, String> {
-    let line = run(Command::new("sha256sum").arg(file))?;
+    let line = output(Command::new("sha256sum").arg(file))?;
     Ok(line.split(' ').next().unwrap_or_default().to_owned())
-}
-
-fn run(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .map_err(|e| format!("cannot run {name}: {e}"))?;
-    if !output.status.success() {
-        return Err(format!("{name} failed: {}", output.status));
-    }
-    String::from_utf8(output.stdout).map_err(|e| format!("{name} printed no text: {e}"))
 }
