@@ -6,7 +6,7 @@ use std::io::Read;
 use berth_api::read::document::Object;
 use berth_api::read::yaml::MAX_ALIASED_BYTES;
 use berth_api::read::{FieldLines, Manifest, ReadError, SourceLocation, read_manifests, read_objects};
-use berth_api::syntax::format::abbreviated;
+use berth_api::syntax::format::{abbreviated, counted};
 use berth_input::inventory::{InputError, Inventory, NOT_AN_OBJECT};
 use berth_schema::{UnknownField, unknown_fields};
 use berth_terminal::input::{Input, find_inputs, kustomization_warnings};
@@ -120,7 +120,7 @@ fn read_more(
 pub fn read_dump_objects(arguments: &[String]) -> Result<Vec<Value>, CliError> {
     let inputs = find_inputs(arguments)?;
     let (mut objects, mut deleted) = (Vec::<Manifest>::new(), HashMap::new());
-    let key = |of: &Manifest| [&of.kind, of.namespace(), of.name()].map(str::to_owned);
+    let key = |of: &Manifest| [&of.api_version, &of.kind, of.namespace(), of.name()].map(str::to_owned);
     let mut texts = Texts::new(&inputs, true);
     for input in &inputs {
         texts.read(input, &mut |name, text| {
@@ -136,7 +136,9 @@ pub fn read_dump_objects(arguments: &[String]) -> Result<Vec<Value>, CliError> {
             Ok(objects.len() - n_before)
         })?;
     }
-    texts.finish();
+    if let n @ 1.. = texts.finish() {
+        output::note(&format!("left out: {} without objects of Kubernetes", counted(n, "file")));
+    }
     let exists =
         |(place, object): &(usize, Manifest)| deleted.get(&key(object)).is_none_or(|end| place >= end);
     Ok(objects.into_iter().enumerate().filter(exists).map(|(_, object)| object.value).collect())
@@ -183,7 +185,7 @@ impl Texts {
         input: &Input,
         read: &mut dyn FnMut(&str, &mut dyn Read) -> Result<usize, InputError>,
     ) -> Result<(), CliError> {
-        let mut n_objects = 0;
+        let (mut n_objects, n_errors) = (0, self.errors.len());
         let each = &mut |name: &str, text: &mut dyn Read| {
             match read(name, text) {
                 Ok(n) => n_objects += n,
@@ -195,7 +197,7 @@ impl Texts {
             Ok(())
         };
         input.each_text::<CliError>(|n_bytes| self.progress.inc(n_bytes), each)?;
-        if n_objects == 0 && !has_document(input) {
+        if n_objects == 0 && n_errors == self.errors.len() && !has_document(input) {
             self.empty.push(input.name());
         }
         Ok(())

@@ -250,6 +250,30 @@ fn imported_pods_stay_on_their_nodes() {
     }
 }
 
+#[test]
+fn up_from_a_dump_tells_which_of_its_files_are_left_out() {
+    let directory = TempDir::new("left-out");
+    let dump = directory.file("dump");
+    fs::create_dir_all(&dump).unwrap();
+    for (name, text) in [
+        ("node.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: node-a}\n"),
+        ("broken.yaml", "kind: [\n"),
+        ("settings.json", "{\"of\": \"another program\"}\n"),
+    ] {
+        fs::write(dump.join(name), text).unwrap();
+    }
+    let dump = dump.display().to_string();
+    let args = ["up", "--from", &dump, "--exit-when-settled", "--no-summary", "--start-after", "0s"];
+    let (code, stdout, stderr) = finish(&directory, &args);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    assert!(
+        stderr.contains("broken.yaml") && stderr.contains("the rest of this file is left out"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("left out: 1 file without objects of Kubernetes"), "{stderr}");
+    assert!(!stderr.contains("broken.yaml: no objects"), "{stderr}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_requests_are_rejected_without_side_effects() {
     let directory = TempDir::new("nonsense");
