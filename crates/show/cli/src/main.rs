@@ -8,6 +8,7 @@ mod commands;
 mod error;
 mod installation;
 mod live;
+mod mcp;
 mod objects;
 mod pictures;
 mod plugin;
@@ -88,6 +89,7 @@ enum Command {
     Rebalance(rebalance::Args),
     Compare(compare::Args),
     Console(console::Args),
+    Mcp(commands::mcp::Args),
     Dump(dump::Args),
     Apiserver(apiserver::Args),
     Scheduler(scheduler::Args),
@@ -138,6 +140,7 @@ fn main() -> ExitCode {
         Command::Rebalance(args) => rebalance::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Console(args) => console::run(&args),
+        Command::Mcp(args) => commands::mcp::run(&args),
         Command::Dump(args) => dump::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Webhook(args) => webhook::run(&args),

@@ -135,6 +135,12 @@ impl ClusterArgs {
         self.with_names(rules.settings(&[], inventory.server_version)?)
     }
 
+    /// Whether standard input is one of the inputs, which all have to exist.
+    pub fn reads_stdin(&self) -> Result<bool, CliError> {
+        let inputs = [find_inputs(&self.dump)?, find_inputs(&self.files)?];
+        Ok(inputs.as_flattened().contains(&Input::Stdin))
+    }
+
     /// A name of the cluster for headings.
     pub fn name(&self) -> String {
         match self.live_cluster() {

@@ -21,6 +21,7 @@ pub mod kubelet;
 mod lease_args;
 pub mod lint;
 pub mod man;
+pub mod mcp;
 mod node_args;
 mod picture_args;
 mod policy_file;

@@ -10,6 +10,7 @@ use crate::program::berth;
 
 const RUNS: &[(&str, &[&str])] = &[
     ("recording", &["replay", "--timeline", "examples/recording"]),
+    ("upgrade", &["what-if", "--dump", "examples/upgrade", "--upgrade", "1.38"]),
     ("console", &["audit", "--dump", "examples/console/cluster.yaml", "--summary"]),
     ("redis-web", &["simulate", "-f", "examples/redis-web", "--nodes", "3", "--zones", "3"]),
     ("autoscaling", &["simulate", "-f", "examples/autoscaling", "--nodes", "3", "--zones", "3"]),

@@ -18,6 +18,7 @@ mod kubectl;
 mod kubectl_plugin;
 mod live;
 mod manifests;
+mod mcp;
 mod monitoring;
 mod output;
 mod pictures;
