@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use berth_api::object::{NamespacedName, Node};
-use berth_engine::FeasibleNodes;
+use berth_engine::{FeasibleNodes, Outcome};
 use berth_input::inventory::Inventory;
 use berth_rules::pod_requests;
 use serde::Serialize;
@@ -58,6 +58,14 @@ impl Side {
     /// The placed pods.
     pub fn simulation(&self) -> &Simulation {
         &self.simulation
+    }
+
+    /// Why a pod has no node, if it was decided.
+    fn message(&self, pod: &NamespacedName) -> Option<String> {
+        match &self.simulation.pod(pod.namespace(), pod.name())?.outcome {
+            Outcome::Unschedulable { message, .. } => Some(message.clone()).filter(|m| !m.is_empty()),
+            _ => None,
+        }
     }
 
     /// The scores of the node of a pod, by plugin, in the final state.
@@ -156,7 +164,10 @@ pub struct MovedPod {
     pub from: Option<String>,
     /// The node on the second side, if any.
     pub to: Option<String>,
-    /// The scores of these nodes, each on its side, when all pods are placed; for the first pods only.
+    /// Why it has no node on the side without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The scores of both nodes, each on its side, when all pods are placed; for the first pods only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<ScorePair>,
 }
@@ -256,17 +267,17 @@ pub fn compare(from: &mut Side, to: &mut Side, topology_key: &str) -> Comparison
             continue;
         }
         let scored = [&name, new_name.as_ref().unwrap_or(&name)];
-        let scores = if moved.len() < MAX_SCORED { scores(from, to, scored) } else { Vec::new() };
+        let (before, after) = (before.flatten(), after.flatten());
+        let message = match (&before, &after) {
+            (_, None) => to.message(scored[1]),
+            (None, _) => from.message(scored[0]),
+            (Some(_), Some(_)) => None,
+        };
+        let is_scored = before.is_some() && after.is_some() && moved.len() < MAX_SCORED;
+        let scores = if is_scored { scores(from, to, scored) } else { Vec::new() };
         let new_name = new_name.map(|name| name.name().to_owned());
         let (namespace, name) = (name.namespace().to_owned(), name.name().to_owned());
-        moved.push(MovedPod {
-            namespace,
-            name,
-            new_name,
-            from: before.flatten(),
-            to: after.flatten(),
-            scores,
-        });
+        moved.push(MovedPod { namespace, name, new_name, from: before, to: after, message, scores });
     }
     let (mut before, mut after) = (from.spread(topology_key), to.spread(topology_key));
     let workloads: BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();

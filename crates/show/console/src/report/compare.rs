@@ -84,7 +84,7 @@ pub(super) fn moved_pods(part: &mut Part, moved: &[MovedPod]) {
         &headings,
         moved,
         MAX_ROWS,
-        |MovedPod { namespace, name, from, to, scores, new_name, .. }| {
+        |MovedPod { namespace, name, from, to, scores, new_name, message }| {
             let node = |node: &Option<String>, tone| match node {
                 Some(node) => toned(tone, node),
                 None => bad("<none>"),
@@ -98,13 +98,14 @@ pub(super) fn moved_pods(part: &mut Part, moved: &[MovedPod]) {
             let different: Vec<String> = different
                 .map(|score| format!("{} {}", score.plugin, arrow(&value(score.from), &value(score.to))))
                 .collect();
+            let because = message.clone().unwrap_or_else(|| different.join(", "));
             let then = new_name.as_ref().map(|name| format!(" (then {name})")).unwrap_or_default();
             line![
                 format!("{namespace}/{name}{then}"),
                 node(from, Tone::Dim),
                 node(to, Tone::Good),
                 arrow(&total(|score| score.from), &total(|score| score.to)),
-                dim(different.join(", "))
+                dim(because)
             ]
         },
     );
