@@ -105,6 +105,19 @@ impl Findings {
 }
 
 impl Finding {
+    /// `web.yaml:12`.
+    #[must_use]
+    pub fn position(&self) -> String {
+        self.line.map_or_else(|| self.file.clone(), |line| format!("{}:{line}", self.file))
+    }
+
+    /// `Deployment shop/web`.
+    #[must_use]
+    pub fn object(&self) -> String {
+        let Finding { kind, namespace, name, .. } = self;
+        if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
+    }
+
     pub(crate) fn fix(&mut self, fix: impl Into<String>) -> &mut Self {
         self.fix = fix.into();
         self

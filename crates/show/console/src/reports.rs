@@ -1,7 +1,5 @@
 //! Reports as pages: one self-contained file with the style of the console, without scripts and references.
 
-mod lint;
-
 use berth_engine::Violation;
 use berth_picture::bars::Bars;
 use berth_simulate::what_if::DomainLosses;
@@ -50,8 +48,6 @@ fn sections(Bars { title, sections, notes, .. }: &Bars) -> String {
 fn part(title: &str, content: &Markup) -> String {
     html! { div { h2 { (title) } (content) } }.into_string()
 }
-
-pub use lint::lint;
 
 fn figures(parts: &[String]) -> Markup {
     html! {

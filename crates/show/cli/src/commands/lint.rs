@@ -10,7 +10,7 @@ use berth_api::feature_gates::KubernetesVersion;
 use berth_api::object::Pod;
 use berth_api::read::{SourceLocation, collect_manifests};
 use berth_api::syntax::label_key;
-use berth_console::reports;
+use berth_console::report;
 use berth_engine::Settings;
 use berth_input::inventory::InputError;
 use berth_input::policy::RequiredLabels;
@@ -27,6 +27,7 @@ use super::cluster_args::{ClusterArgs, warn};
 use super::policy_file;
 use super::read_inputs::field_lines;
 use crate::error::CliError;
+use crate::pictures::{PictureFormat, PictureOutputArgs};
 use crate::render::{lint, sarif};
 
 /// The configuration file that is read if it is in the current directory.
@@ -113,6 +114,8 @@ enum Format {
     Junit,
     /// One self-contained page
     Html,
+    /// The text for a pull request
+    Markdown,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -189,8 +192,14 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     find_lines(&mut report.findings, &files);
 
     let mut out = output::stdout();
+    let mut write = |format| {
+        let shown = ("Placement mistakes in manifests", &report::lint::report(&report));
+        PictureOutputArgs { format }.write(&mut output::stdout(), &(), shown, |_| Vec::new())
+    };
     match args.output {
-        Format::Table => output::text(&mut out, |out| lint::write(out, &report))?,
+        Format::Table => write(PictureFormat::Table)?,
+        Format::Html => write(PictureFormat::Html)?,
+        Format::Markdown => write(PictureFormat::Markdown)?,
         Format::Json => {
             let mut json = json!({"findings": report.findings, "checked": report.checked});
             if let Some(hint) = &report.hint {
@@ -204,7 +213,6 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         Format::Sarif => output::json(&mut out, &sarif::log(&report.findings))?,
         Format::Github => lint::write_workflow_commands(&mut out, &report.findings)?,
         Format::Junit => lint::write_junit(&mut out, &report.findings)?,
-        Format::Html => out.write_all(reports::lint(&report).as_bytes())?,
     }
     out.flush()?;
     if !report.invalid.is_empty() {

@@ -64,8 +64,6 @@ pub const TOOLS: [Definition; 6] = [
 /// A tool's arguments.
 trait Tool: for<'a> Deserialize<'a> + JsonSchema {
     const COMMAND: &str;
-    /// The format of a report.
-    const REPORT: &str = "markdown";
 
     fn add_words(self, words: &mut Words);
 }
@@ -102,7 +100,7 @@ fn call<T: Tool>(mut arguments: JsonObject) -> Result<Call, String> {
     words.option(
         "output",
         Some(match answer {
-            Answer::Report => T::REPORT,
+            Answer::Report => "markdown",
             Answer::Json => "json",
         }),
     );
@@ -320,7 +318,6 @@ struct Lint {
 
 impl Tool for Lint {
     const COMMAND: &str = "lint";
-    const REPORT: &str = "table";
 
     fn add_words(self, words: &mut Words) {
         words.option("disable", self.disable);

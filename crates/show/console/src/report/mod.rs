@@ -5,6 +5,7 @@ pub mod capacity;
 pub mod compare;
 pub mod explanation;
 pub(crate) mod html;
+pub mod lint;
 mod markdown;
 pub mod not_running;
 pub mod rebalance;

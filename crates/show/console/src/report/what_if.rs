@@ -282,16 +282,15 @@ pub fn losses(LossesAfterChanges { losses, changes }: &LossesAfterChanges, max: 
 
 fn domain(part: &mut Part, loss: &DomainLoss) {
     let DomainLoss { domain, nodes, moved, unplaced, evicted, broken_rules, workloads, .. } = loss;
-    part.line(
-        0,
-        line![
-            strong(domain),
-            format!(" ({}): {} moved, ", counted(*nodes, "node"), counted(*moved, "pod")),
-            bad(format!("{} unplaced", grouped(unplaced.len()))),
-            format!(", {} evicted, ", grouped(evicted.len())),
-            attention(format!("{} with rules that break", grouped(broken_rules.len())))
-        ],
-    );
+    let worse = listed(&[
+        (unplaced.len(), "pod", " unplaced"),
+        (evicted.len(), "pod", " evicted"),
+        (broken_rules.len(), "pod", " with rules that break"),
+    ]);
+    let moved = listed(&[(*moved, "pod", " moved")]);
+    let separator = if worse.is_empty() || moved.is_empty() { "" } else { "; " };
+    let place = format!(" ({}): ", counted(*nodes, "node"));
+    part.line(0, line![strong(domain), place, bad(worse), separator, moved]);
     let failing = workloads.iter().filter(|workload| workload.unplaced > 0);
     let headings = ["Namespace", "Workload", "Pods", "On lost nodes", "Unplaced"];
     part.table(&headings, failing, MAX_ROWS, |of| {
