@@ -87,7 +87,7 @@ fn summary(findings: &[Finding]) -> Markup {
     }
 }
 
-pub(crate) fn severity(severity: Severity) -> Markup {
+fn severity(severity: Severity) -> Markup {
     badge(tone(severity), &severity.to_string())
 }
 

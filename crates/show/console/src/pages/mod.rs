@@ -30,7 +30,6 @@ use maud::html;
 
 pub use applied::{APPLIED, STOP};
 pub use apply::{APPLY, CONFIRM};
-pub(crate) use lint::severity;
 
 use self::answer::{Answer, Page, PageError};
 use crate::components::{Tone, verdict};

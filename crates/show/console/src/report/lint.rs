@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_api::syntax::format::{counted, grouped};
+use berth_api::syntax::format::grouped;
 use berth_lint::{Finding, LintReport, Severity};
 
 use super::{Part, Report, Span, Tone, attention, bad, line, listed, strong, toned};
@@ -23,7 +23,7 @@ pub fn report(of: &LintReport) -> Report {
     for rule in incomplete {
         part.line(0, line![bad("incomplete"), format!(": {rule}")]);
     }
-    for hint in hint {
+    if let Some(hint) = hint {
         part.line(0, line![attention("hint"), format!(": {hint}")]);
     }
     report
