@@ -102,6 +102,11 @@ impl CallError {
         CallError { method, path: path.to_owned(), failure: Failure::Content(error) }
     }
 
+    /// An answer that is not what was asked for.
+    pub(crate) fn unreadable(method: Method, path: &str, why: String) -> CallError {
+        CallError { method, path: path.to_owned(), failure: Failure::Answer(why) }
+    }
+
     fn reason(&self) -> &str {
         match &self.failure {
             Failure::Status { reason, .. } => reason,

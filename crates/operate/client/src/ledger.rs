@@ -44,16 +44,22 @@ impl<T> Ledger<T> {
 }
 
 impl LedgerClient {
-    /// Reads the ledger. Invalid content is logged and counts as empty; the next write replaces it.
+    /// Reads the ledger.
+    ///
+    /// # Errors
+    /// The request failed, or the content is no such ledger: nothing may replace what it counts.
     pub async fn read<T: Default + DeserializeOwned>(&self) -> Result<Ledger<T>, CallError> {
         let path = CONFIG_MAPS.object_path(&self.namespace, &self.name);
         match call::json::<Value>(&self.client, call::get(&path), self.timeout).await {
             Ok(object) => {
                 let text = object["data"][self.key].as_str().unwrap_or("{}");
-                let content = serde_json::from_str(text).unwrap_or_else(|error| {
-                    tracing::warn!(path, "the ledger is invalid and will be replaced: {error}");
-                    T::default()
-                });
+                let content = serde_json::from_str(text).map_err(|error| {
+                    let why = format!(
+                        "data[{:?}] is no such ledger: {error}; correct it, or delete the ConfigMap",
+                        self.key
+                    );
+                    CallError::unreadable(Method::GET, &path, why)
+                })?;
                 Ok(Ledger { content, object: Some(object) })
             }
             Err(error) if error.is_not_found() => Ok(Ledger { content: T::default(), object: None }),
@@ -98,6 +104,7 @@ impl LedgerClient {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
     use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
 
@@ -116,22 +123,44 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn content_that_could_not_be_written_erased_the_ledger() {
-        let requests: Arc<Mutex<Vec<Method>>> = Arc::default();
-        let seen = requests.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            seen.lock().unwrap().push(request.method().clone());
-            async { Ok::<_, Infallible>(Response::new(Body::from(b"{}".to_vec()))) }
+    fn ledger(answer: impl Fn(Request<Body>) -> Value + Clone + Send + Sync + 'static) -> LedgerClient {
+        let service = tower::service_fn(move |request| {
+            let body = Body::from(answer(request).to_string().into_bytes());
+            async { Ok::<_, Infallible>(Response::new(body)) }
         });
-        let client = LedgerClient {
+        LedgerClient {
             client: kube::Client::new(service, "default"),
             namespace: "n".to_owned(),
             name: "ledger".to_owned(),
             key: KEY,
             description: "",
             timeout: Duration::from_secs(30),
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn content_that_could_not_be_read_counted_as_empty_and_was_replaced() {
+        for text in ["{\"evictions\": 1", "{\"evictions\": \"many\"}", "", "[]"] {
+            let client = ledger(move |_| json!({"data": {KEY: text}}));
+            let error = client.read::<HashMap<String, u64>>().await.unwrap_err().to_string();
+            let begin = "GET /api/v1/namespaces/n/configmaps/ledger: the answer cannot be read: data[\"ledger.json\"] is no such ledger: ";
+            assert!(
+                error.starts_with(begin) && error.ends_with("; correct it, or delete the ConfigMap"),
+                "{error}"
+            );
+        }
+        let read = ledger(|_| json!({"data": {"other": "x"}})).read::<HashMap<String, u64>>().await.unwrap();
+        assert!(read.content.is_empty() && read.object.is_some());
+    }
+
+    #[tokio::test]
+    async fn content_that_could_not_be_written_erased_the_ledger() {
+        let requests: Arc<Mutex<Vec<Method>>> = Arc::default();
+        let seen = requests.clone();
+        let client = ledger(move |request| {
+            seen.lock().unwrap().push(request.method().clone());
+            json!({})
+        });
         for object in [None, Some(json!({"data": {KEY: "{\"evictions\": 1}"}}))] {
             let before = Ledger { content: Unwritable, object };
             let error = client.write(before, Unwritable).await.unwrap_err();

@@ -1,125 +1,22 @@
 //! Objects on disk: one file with the objects and the recent changes. Every write is appended and durable before it is
 //! acknowledged; compaction replaces the file.
 
-use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use futures::future::BoxFuture;
+use std::path::Path;
 
 use super::batch::Batch;
-use super::collection::HistoryBounds;
 use super::collections::Collections;
-use super::compaction::{Compaction, Source};
+use super::compaction::{Compacted, Compaction, Source};
+use super::directory::Directory;
 use super::disk_error::DiskError;
-use super::disk_io::{DiskIo, FileSystem};
 use super::entry::{Decided, write_change};
-use super::new_file::{NewFile, PublishError, lock_data, private_file, unfinished};
+use super::new_file::NewFile;
 use super::record::{Defect, HeadDefect, Kind, MARKS_AT, Mark, RECORDS_AT, Records, read_head};
+use super::storage_options::StorageOptions;
 
-const FILE: &str = "store.log";
-const LOCK: &str = "store.lock";
-/// The file of the previous format.
-const PREVIOUS_FILE: &str = "store.redb";
 /// A file that the API server writes after it has created the store.
 const SECRET: &str = "secret";
-
-#[derive(Clone)]
-pub struct StorageOptions {
-    pub io: Arc<dyn DiskIo>,
-    /// Bytes of recent changes that survive compaction, so that watches can resume after a restart. The file has up to
-    /// twice this size and twice the size of the objects, and up to four times during a compaction.
-    pub log_bytes: u64,
-    /// Limits of the history in memory.
-    pub history: HistoryBounds,
-    /// Bytes of all objects together. At this size, writes that make it larger are refused.
-    pub max_bytes: u64,
-    /// How long a write takes without files, for simulations.
-    pub latency: Option<Latency>,
-}
-
-/// Waits for as long as a write takes.
-#[derive(Clone)]
-pub struct Latency(pub Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>);
-
-impl fmt::Debug for Latency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Latency")
-    }
-}
-
-/// The same as etcd's.
-const MAX_BYTES: u64 = 2 << 30;
-
-impl Default for StorageOptions {
-    fn default() -> Self {
-        StorageOptions {
-            io: Arc::new(FileSystem),
-            log_bytes: 32 << 20,
-            history: HistoryBounds::default(),
-            max_bytes: MAX_BYTES,
-            latency: None,
-        }
-    }
-}
-
-impl fmt::Debug for StorageOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StorageOptions").field("log_bytes", &self.log_bytes).finish_non_exhaustive()
-    }
-}
-
-/// The store's directory, locked.
-pub struct Directory {
-    pub path: PathBuf,
-    _lock: File,
-}
-
-impl Directory {
-    /// Locks it, and opens the file with the objects, if there is one.
-    ///
-    /// # Errors
-    /// Another process uses it, or it has a store of another version.
-    pub fn lock(dir: &Path) -> Result<(Directory, Option<File>), DiskError> {
-        let at = |path: &Path| {
-            let path = path.to_owned();
-            move |source| DiskError::Io { path, source }
-        };
-        let lock_path = dir.join(LOCK);
-        let lock = private_file(&lock_path).map_err(at(&lock_path))?;
-        let in_use = |error, path: &Path| match error {
-            fs::TryLockError::WouldBlock => DiskError::InUse(dir.to_owned()),
-            fs::TryLockError::Error(source) => at(path)(source),
-        };
-        lock.try_lock().map_err(|error| in_use(error, &lock_path))?;
-        let path = dir.join(FILE);
-        let file = match OpenOptions::new().read(true).write(true).open(&path) {
-            Ok(file) => Some(file),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(at(&path)(source)),
-        };
-        // The lock file may have been deleted while another process holds it.
-        if let Some(file) = &file {
-            lock_data(file).map_err(|error| in_use(error, &path))?;
-        }
-        if file.is_none() && dir.join(PREVIOUS_FILE).exists() {
-            return Err(DiskError::PreviousFormat(dir.join(PREVIOUS_FILE)));
-        }
-        // The rest of a compaction that a crash interrupted.
-        let _ = fs::remove_file(unfinished(&path));
-        Ok((Directory { path, _lock: lock }, file))
-    }
-
-    pub fn error(&self, source: io::Error) -> DiskError {
-        DiskError::Io { path: self.path.clone(), source }
-    }
-
-    fn damaged(&self, offset: u64, defect: impl ToString) -> DiskError {
-        DiskError::Damaged { path: self.path.clone(), offset, what: defect.to_string() }
-    }
-}
 
 pub struct Disk {
     directory: Directory,
@@ -134,16 +31,13 @@ pub struct Disk {
     revision: u64,
     /// The mark that is written next: never the only valid one, since a crash can damage it.
     next_mark: usize,
+    /// Whether parts of a write that failed may be in the file.
+    is_unsure: bool,
     compaction: Option<Compaction>,
+    /// The file of a compaction, if it is not known to be in the place of `file`.
+    unplaced: Option<Compacted>,
     /// Compaction starts at this length.
     compact_at: u64,
-}
-
-#[derive(Debug)]
-pub struct CommitError {
-    pub source: io::Error,
-    /// Whether the contents of the file are unknown. Otherwise, the file is as it was.
-    pub broken: bool,
 }
 
 impl Disk {
@@ -166,7 +60,7 @@ impl Disk {
             }
             let create = || -> io::Result<File> {
                 let new = NewFile::create(options.io.clone(), &directory.path, revision, &[])?;
-                Ok(new.publish(&directory.path, revision)?)
+                new.publish(&directory.path, revision)
             };
             create().map_err(|source| directory.error(source))?
         };
@@ -265,7 +159,9 @@ impl Disk {
             end,
             revision,
             next_mark: (newest_mark + 1) % MARKS_AT.len(),
+            is_unsure: false,
             compaction: None,
+            unplaced: None,
             compact_at: 0,
         };
         Ok((disk, collections))
@@ -274,37 +170,64 @@ impl Disk {
     /// Appends changes. They are on disk when this returns.
     ///
     /// # Errors
-    /// The changes could not be written.
-    pub fn commit(&mut self, changes: &[Decided]) -> Result<(), CommitError> {
-        let refused = |source| CommitError { source, broken: false };
-        let broken = |source| CommitError { source, broken: true };
+    /// The changes could not be written, for example because the disk is full. Nothing of them is left when the next ones are
+    /// written; until then, a restart may find them.
+    pub fn commit(&mut self, changes: &[Decided]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for change in changes {
-            write_change(&mut bytes, change).map_err(refused)?;
+            write_change(&mut bytes, change)?;
         }
-        let io = &self.options.io;
-        if let Err(source) = io.write(&self.file, &bytes, self.end) {
-            // For example, the disk is full. Nothing of it is left, so that later writes do not join parts of it.
-            return Err(CommitError { source, broken: io.truncate(&self.file, self.end).is_err() });
+        self.mend()?;
+        self.is_unsure = true;
+        let end = self.end + bytes.len() as u64;
+        let revision = changes.last().map_or(self.revision, |change| change.object.revision);
+        let mut append = || {
+            self.options.io.write(&self.file, &bytes, self.end)?;
+            self.options.io.sync(&self.file)?;
+            // It becomes durable with the next commit. Until then it is safe from a crash of the process, not of the system.
+            self.mark(Mark { end, revision })
+        };
+        if let Err(error) = append() {
+            // If this fails as well, the next write does it.
+            let _ = self.mend();
+            return Err(error);
         }
-        io.sync(&self.file).map_err(broken)?;
-        self.end += bytes.len() as u64;
-        self.revision = changes.last().map_or(self.revision, |change| change.object.revision);
-        // It becomes durable with the next commit. Until then it is safe from a crash of the process, not of the system.
-        self.mark().map_err(broken)
+        (self.end, self.revision, self.is_unsure) = (end, revision, false);
+        Ok(())
     }
 
-    fn mark(&mut self) -> io::Result<()> {
-        let mark = Mark { end: self.end, revision: self.revision };
-        self.options.io.write(&self.file, &mark.encode(), MARKS_AT[self.next_mark])?;
-        self.next_mark = (self.next_mark + 1) % MARKS_AT.len();
+    /// Brings the file in order after a write that failed: a part of it would join later ones, and a sync that failed says
+    /// nothing of what was written since the last one.
+    fn mend(&mut self) -> io::Result<()> {
+        if let Some(compacted) = self.unplaced.take() {
+            self.switch_to(compacted)?;
+        }
+        if self.is_unsure {
+            // The last mark may be damaged, or promise too much. The other one is durable.
+            self.next_mark = (self.next_mark + MARKS_AT.len() - 1) % MARKS_AT.len();
+            self.mark(self.acknowledged())?;
+            self.options.io.sync(&self.file)?;
+            self.options.io.truncate(&self.file, self.end)?;
+            self.is_unsure = false;
+        }
         Ok(())
+    }
+
+    fn acknowledged(&self) -> Mark {
+        Mark { end: self.end, revision: self.revision }
+    }
+
+    /// Writes the next mark. If it fails, that one may be damaged.
+    fn mark(&mut self, mark: Mark) -> io::Result<()> {
+        let at = MARKS_AT[self.next_mark];
+        self.next_mark = (self.next_mark + 1) % MARKS_AT.len();
+        self.options.io.write(&self.file, &mark.encode(), at)
     }
 
     /// Makes both marks the same, and durable.
     fn mark_all(&mut self) -> io::Result<()> {
         for _ in MARKS_AT {
-            self.mark()?;
+            self.mark(self.acknowledged())?;
             self.options.io.sync(&self.file)?;
         }
         Ok(())
@@ -313,7 +236,7 @@ impl Disk {
     /// Compacts the file when it has become large.
     ///
     /// # Errors
-    /// The contents of the directory are unknown; the store cannot be written anymore.
+    /// Whether the compacted file is in its place is not known. The next write finds it out.
     pub fn maintain(&mut self, collections: &Collections) -> io::Result<()> {
         // Writes wait for a compaction that is slower than they are.
         let is_too_large = self.end >= 2 * self.compact_at;
@@ -339,26 +262,34 @@ impl Disk {
     }
 
     fn finish_compaction(&mut self, compaction: Compaction) -> io::Result<()> {
-        let compacted = match compaction.finish(self.end) {
-            Ok(compacted) => compacted,
+        let compacted = compaction.finish(self.end).and_then(|mut compacted| {
+            compacted.new.complete(self.revision)?;
+            Ok(compacted)
+        });
+        match compacted {
+            Ok(compacted) => self.switch_to(compacted),
             Err(error) => {
                 self.postpone_compaction(&error);
-                return Ok(());
-            }
-        };
-        let (log_at, end) = (compacted.new.log_at, compacted.new.end());
-        match compacted.new.publish(&self.directory.path, self.revision) {
-            Ok(file) => {
-                (self.file, self.floor, self.log_at, self.end) = (file, compacted.floor, log_at, end);
-                self.schedule_compaction();
                 Ok(())
             }
-            Err(PublishError::Unfinished(error)) => {
-                self.postpone_compaction(&error);
-                Ok(())
-            }
-            Err(PublishError::Either(error)) => Err(error),
         }
+    }
+
+    /// Puts a complete file in the place of the present one.
+    fn switch_to(&mut self, compacted: Compacted) -> io::Result<()> {
+        let Err(error) = compacted.new.take_place(&self.directory.path) else {
+            (self.log_at, self.end, self.floor) =
+                (compacted.new.log_at, compacted.new.end(), compacted.floor);
+            (self.file, self.is_unsure) = (compacted.new.into_file(), false);
+            self.schedule_compaction();
+            return Ok(());
+        };
+        if compacted.new.is_beside() {
+            self.postpone_compaction(&error);
+            return Ok(());
+        }
+        self.unplaced = Some(compacted);
+        Err(error)
     }
 
     /// Half of the file is to be of no use when the next compaction starts.
@@ -377,7 +308,7 @@ impl Drop for Disk {
     fn drop(&mut self) {
         let compacted = self.compaction.take().map_or(Ok(()), |running| self.finish_compaction(running));
         // After a failure the marks stay as they are: they never promise more than is there.
-        if let Err(error) = compacted.and_then(|()| self.mark_all()) {
+        if let Err(error) = compacted.and_then(|()| self.mend()).and_then(|()| self.mark_all()) {
             tracing::error!(file = %self.directory.path.display(), %error, "the store was not closed properly");
         }
     }

@@ -32,14 +32,20 @@ pub trait DiskIo: Debug + Send + Sync {
         file.set_len(length)
     }
 
-    /// Replaces a file with another one, durably.
+    /// Gives a file the name of another one.
     ///
     /// # Errors
-    /// Either file may be there after a crash of the system.
-    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)?;
-        // The new name is durable once its directory is.
-        to.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+    /// Either has the name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    /// Makes the name of a file durable.
+    ///
+    /// # Errors
+    /// After a crash of the system, the name may be that of the file that had it before.
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
     }
 }
 

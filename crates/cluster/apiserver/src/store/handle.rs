@@ -11,12 +11,13 @@ use tokio::sync::watch;
 use super::claim::{Claim, claims_of};
 use super::collection::TooOld;
 use super::collections::Collections;
-use super::disk::{Disk, Latency, StorageOptions};
+use super::disk::Disk;
 use super::disk_error::DiskError;
 use super::event::Event;
 use super::object::{Compiled, Object};
 use super::page::{Page, Position};
 use super::selector::Filter;
+use super::storage_options::{Latency, StorageOptions};
 use super::write::{Change, Write, WriteError, conflicting_claim, key};
 use super::writer::Writer;
 

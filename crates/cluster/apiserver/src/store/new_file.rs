@@ -81,17 +81,41 @@ impl NewFile {
     /// Makes the file durable, and puts it in the place of another.
     ///
     /// # Errors
-    /// The first error leaves the other file; the second one leaves either.
-    pub fn publish(mut self, path: &Path, revision: u64) -> Result<File, PublishError> {
-        let end = self.end();
-        let finish = |new: &mut NewFile| {
-            new.flush_above(0)?;
-            new.io.write(&new.file, &encode_head(Mark { end, revision }), 0)?;
-            new.io.sync(&new.file)
-        };
-        finish(&mut self).map_err(PublishError::Unfinished)?;
-        self.io.replace(&self.path, path).map_err(PublishError::Either)?;
+    /// Either file is in the place.
+    pub fn publish(mut self, path: &Path, revision: u64) -> io::Result<File> {
+        self.complete(revision)?;
+        self.take_place(path)?;
         Ok(self.file)
+    }
+
+    /// Writes the rest, and makes it durable.
+    ///
+    /// # Errors
+    /// The file is not complete.
+    pub fn complete(&mut self, revision: u64) -> io::Result<()> {
+        self.flush_above(0)?;
+        self.io.write(&self.file, &encode_head(Mark { end: self.written, revision }), 0)?;
+        self.io.sync(&self.file)
+    }
+
+    /// Puts the complete file in the place of another, durably. It can be repeated after an error.
+    ///
+    /// # Errors
+    /// Either file is in the place.
+    pub fn take_place(&self, path: &Path) -> io::Result<()> {
+        if self.path.try_exists()? {
+            self.io.rename(&self.path, path)?;
+        }
+        self.io.sync_directory(path)
+    }
+
+    /// Whether it is not in the place of another.
+    pub fn is_beside(&self) -> bool {
+        self.path.try_exists().unwrap_or(false)
+    }
+
+    pub fn into_file(self) -> File {
+        self.file
     }
 
     fn flush_above(&mut self, bytes: usize) -> io::Result<()> {
@@ -101,23 +125,6 @@ impl NewFile {
             self.buffer.clear();
         }
         Ok(())
-    }
-}
-
-/// Why a new file is not in its place.
-#[derive(Debug)]
-pub enum PublishError {
-    /// The new file is not complete, and the previous one is in its place.
-    Unfinished(io::Error),
-    /// Which file is in its place is unknown.
-    Either(io::Error),
-}
-
-impl From<PublishError> for io::Error {
-    fn from(error: PublishError) -> io::Error {
-        match error {
-            PublishError::Unfinished(error) | PublishError::Either(error) => error,
-        }
     }
 }
 

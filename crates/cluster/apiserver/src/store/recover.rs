@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::collection::HistoryBounds;
 use super::collections::Collections;
-use super::disk::Directory;
+use super::directory::Directory;
 use super::disk_error::DiskError;
 use super::disk_io::FileSystem;
 use super::entry::Entry;

@@ -52,7 +52,7 @@ impl Writer {
         Ok(Writer { jobs: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)), healthy })
     }
 
-    /// Whether writes succeed. A full disk is healthy again when one does.
+    /// Whether writes succeed. A disk that was full or read-only is healthy again when one does.
     pub fn is_healthy(&self) -> bool {
         self.healthy.load(Ordering::Relaxed)
     }
@@ -88,26 +88,19 @@ impl Drop for Writer {
 }
 
 fn run(mut disk: Disk, collections: &Collections, mut jobs: mpsc::Receiver<Job>, healthy: &AtomicBool) {
-    // Whether the contents of the file are unknown.
-    let mut broken = false;
     while let Some(first) = jobs.blocking_recv() {
-        if broken {
-            let why = "an earlier write failed; restart the server";
-            let _ = first.done.send(Err(WriteError::Storage(why.to_owned())));
-            continue;
-        }
-        broken = STORE.run_long(|| write_batch(&mut disk, collections, first, &mut jobs, healthy));
+        STORE.run_long(|| write_batch(&mut disk, collections, first, &mut jobs, healthy));
     }
 }
 
-/// Writes a job and those that wait behind it. Returns whether the contents of the file are unknown after that.
+/// Writes a job and those that wait behind it.
 fn write_batch(
     disk: &mut Disk,
     collections: &Collections,
     first: Job,
     jobs: &mut mpsc::Receiver<Job>,
     healthy: &AtomicBool,
-) -> bool {
+) {
     let mut batch = Batch::default();
     batch.decide(collections, first);
     while batch.decided.len() < MAX_BATCH
@@ -117,25 +110,23 @@ fn write_batch(
         batch.decide(collections, job);
     }
     if batch.decided.is_empty() {
-        return false;
+        return;
     }
     let committed = disk.commit(&batch.decided);
     healthy.store(committed.is_ok(), Ordering::Relaxed);
-    match committed {
+    let maintained = match committed {
         Ok(()) => {
             batch.publish(collections);
-            let maintained = disk.maintain(collections);
-            if let Err(error) = &maintained {
-                healthy.store(false, Ordering::Relaxed);
-                tracing::error!(%error, "the store cannot be written");
-            }
-            maintained.is_err()
+            disk.maintain(collections)
         }
         Err(error) => {
-            tracing::error!(error = %error.source, "the store cannot be written");
-            batch.fail(&error.source.to_string());
-            error.broken
+            batch.fail(&error.to_string());
+            Err(error)
         }
+    };
+    if let Err(error) = maintained {
+        healthy.store(false, Ordering::Relaxed);
+        tracing::error!(%error, "the store cannot be written");
     }
 }
 

@@ -93,9 +93,13 @@ impl DiskIo for StoppingDisk {
         FileSystem.truncate(file, length)
     }
 
-    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check()?.n_replaced += 1;
-        std::fs::rename(from, to)
+        FileSystem.rename(from, to)
+    }
+
+    fn sync_directory(&self, _: &Path) -> io::Result<()> {
+        self.check().map(drop)
     }
 }
 
@@ -189,43 +193,6 @@ async fn a_process_that_stops_during_a_compaction_loses_no_acknowledged_write() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_system_that_stops_loses_no_acknowledged_write() {
     assert!(run_all(61, 60, 400, true).await > 0);
-}
-
-/// A disk whose writes of records fail, some of them in the middle.
-#[derive(Debug, Default)]
-struct FullDisk(Mutex<Option<usize>>);
-
-impl DiskIo for FullDisk {
-    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        match *self.0.lock().unwrap() {
-            Some(room) if offset >= 4096 => {
-                FileSystem.write(file, &bytes[..room.min(bytes.len())], offset)?;
-                Err(io::Error::from(io::ErrorKind::StorageFull))
-            }
-            _ => FileSystem.write(file, bytes, offset),
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_full_disk_refuses_writes_until_it_has_room() {
-    let dir = Dir::new();
-    let disk = Arc::new(FullDisk::default());
-    let options = StorageOptions { io: disk.clone(), ..StorageOptions::default() };
-    let store = Store::open(dir.path(), 100, options).unwrap();
-    write(&store, Change::Create, pod("a", "")).await.unwrap();
-    for room in [0, 1, 100, usize::MAX] {
-        *disk.0.lock().unwrap() = Some(room);
-        let error = write(&store, Change::Create, pod("refused", "")).await.unwrap_err();
-        assert!(matches!(&error, WriteError::Storage(why) if why.contains("no storage space")), "{error}");
-        assert!(!store.is_healthy());
-    }
-    *disk.0.lock().unwrap() = None;
-    write(&store, Change::Create, pod("b", "")).await.unwrap();
-    assert!(store.is_healthy());
-    store.close();
-    let names: Vec<_> = state(&dir.open()).into_iter().map(|(name, revision, _)| (name, revision)).collect();
-    assert_eq!(names, [("a".to_owned(), 101), ("b".to_owned(), 102)]);
 }
 
 /// A disk whose syncs wait for permission.

@@ -56,8 +56,12 @@ impl DiskIo for StoppingDisk {
         file.set_len(length)
     }
 
-    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check()?;
         std::fs::rename(from, to)
+    }
+
+    fn sync_directory(&self, _: &Path) -> io::Result<()> {
+        self.check()
     }
 }
