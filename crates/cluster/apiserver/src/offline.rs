@@ -177,7 +177,7 @@ mod tests {
         );
         check(
             ["autoscaling/v2", "HorizontalPodAutoscaler"],
-            json!({"spec": {"maxReplicas": 1, "minReplicas": 2, "scaleTargetRef": {"kind": "D", "name": "d"}}}),
+            json!({"spec": {"maxReplicas": 1, "minReplicas": 2, "scaleTargetRef": {"apiVersion": "a/v1", "kind": "D", "name": "d"}}}),
             &["spec.maxReplicas: Invalid value: 1"],
         );
         check(
