@@ -17,6 +17,7 @@ mod handlers;
 mod import;
 mod kinds;
 mod lifecycle;
+mod offline;
 mod options;
 mod quota;
 mod request;
@@ -29,6 +30,7 @@ pub mod webhook;
 
 pub use admission::Admission;
 pub use import::{ImportError, Imported};
+pub use offline::refusals;
 pub use options::{Limits, ServerOptions};
 pub use server::{ApiServer, CredentialsError, InProcessServer, StartError};
 pub use store::{

@@ -65,6 +65,7 @@ pub struct LintInput<'a> {
     /// Label keys that all pods must carry.
     pub(crate) required_labels: Vec<(RequiredLabels, Severity)>,
     rejected: Vec<InvalidObject>,
+    refused: Vec<InvalidObject>,
     runtime_classes: Vec<RuntimeClass>,
 }
 
@@ -129,6 +130,7 @@ impl<'a> LintInput<'a> {
             },
             required_labels: Vec::new(),
             rejected,
+            refused: Vec::new(),
             runtime_classes,
         }
     }
@@ -206,6 +208,12 @@ impl<'a> LintInput<'a> {
         self
     }
 
+    /// Adds objects that an API server would refuse.
+    #[must_use]
+    pub fn with_refused(self, refused: Vec<InvalidObject>) -> Self {
+        LintInput { refused, ..self }
+    }
+
     pub(crate) fn n_running(&self, set: &PodSet) -> usize {
         let pods = self.inventory.pods.iter().map(|entry| &entry.object);
         let is_in = |pod: &&Pod| {
@@ -266,26 +274,34 @@ impl<'a> LintInput<'a> {
 
     /// The objects that the API server rejects for reasons that no finding states.
     pub(crate) fn invalid(&self, findings: &[Finding]) -> Vec<InvalidObject> {
+        let is_stated = |place: &SourceLocation, field: &str| {
+            let states_error = |f: &&Finding| STATING_ERRORS.contains(&f.rule) && f.place == *place;
+            let mut of_object = findings.iter().filter(states_error);
+            of_object.any(|f| field.starts_with(&f.path) || f.path.starts_with(field))
+        };
         let mut invalid = self.rejected.clone();
+        invalid.retain(|rejected| self.refused.iter().all(|refused| refused.object != rejected.object));
+        invalid.extend(self.refused.iter().cloned());
         for subject in self.subjects.iter().filter(|s| !s.errors.is_empty() || s.denied.is_some()) {
-            let states_error =
-                |f: &&Finding| STATING_ERRORS.contains(&f.rule) && f.place == *subject.object.source;
-            let of_object: Vec<_> = findings.iter().filter(states_error).collect();
-            let is_stated = |field: &str| {
-                let field = subject.path(field);
-                of_object.iter().any(|f| field.starts_with(&f.path) || f.path.starts_with(&field))
-            };
+            let Object { kind, namespace, name, source, .. } = subject.object;
             // Templates that another tool completes have no images yet.
-            let errors =
-                subject.errors.iter().filter(|e| !is_stated(&e.field) && !e.field.ends_with("].image"));
-            let errors: Vec<_> =
-                errors.map(|error| subject.path(error)).chain(subject.denied.clone()).collect();
-            if !errors.is_empty() {
-                let Object { kind, namespace, name, source, .. } = subject.object;
-                let object = format!("{kind} {namespace}/{name}");
-                invalid.push(InvalidObject { object, source: Some(source.clone()), errors });
+            let errors = subject.errors.iter().filter(|e| !e.field.ends_with("].image"));
+            let errors = errors.map(|error| subject.path(error)).chain(subject.denied.clone());
+            let object = format!("{kind} {namespace}/{name}");
+            let source = Some(source.clone());
+            match invalid.iter_mut().find(|invalid| invalid.source == source) {
+                Some(invalid) => {
+                    let more: Vec<_> = errors.filter(|error| !invalid.errors.contains(error)).collect();
+                    invalid.errors.extend(more);
+                }
+                None => invalid.push(InvalidObject { object, source, errors: errors.collect() }),
             }
         }
+        for InvalidObject { source, errors, .. } in &mut invalid {
+            let Some(source) = source else { continue };
+            errors.retain(|error| !is_stated(source, error.split(": ").next().unwrap_or_default()));
+        }
+        invalid.retain(|object| !object.errors.is_empty());
         invalid
     }
 }

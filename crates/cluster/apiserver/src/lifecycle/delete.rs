@@ -31,18 +31,21 @@ pub fn is_finished(resource: &Resource, value: &Value) -> bool {
     !metadata["deletionTimestamp"].is_null() && !held && !waiting
 }
 
-/// Changes an object into one that is being deleted. Returns whether it can be removed at once.
+/// Changes an object into one that is being deleted. Returns whether it can be removed at once: only what could have had time to end then
+/// shows its deletion.
 pub fn begin_deletion(resource: &Resource, value: &mut Value, options: &DeleteOptions) -> bool {
     let strategy = kinds::strategy(resource);
     set_propagation(resource, value, options.propagation_policy.as_deref());
-    let grace = strategy.grace_seconds(value, options.grace_period_seconds);
-    let deleting = !value["metadata"]["deletionTimestamp"].is_null();
-    if grace == 0 && !strategy.has_finalizers(value) {
+    let period = strategy.grace_seconds(value, options.grace_period_seconds);
+    let grace = period.unwrap_or(0);
+    let is_removed = grace == 0 && !strategy.has_finalizers(value);
+    if is_removed && period.is_none() {
         return true;
     }
+    let deleting = !value["metadata"]["deletionTimestamp"].is_null();
     let current = value["metadata"]["deletionGracePeriodSeconds"].as_i64();
     if deleting && current.is_none_or(|current| current <= grace || options.grace_period_seconds.is_none()) {
-        return false;
+        return is_removed;
     }
     let ends = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(grace);
     let metadata = &mut value["metadata"];
@@ -54,7 +57,7 @@ pub fn begin_deletion(resource: &Resource, value: &mut Value, options: &DeleteOp
         metadata["generation"] = Value::from(generation.saturating_add(1));
     }
     strategy.mark_deleting(value);
-    false
+    is_removed
 }
 
 /// Sets the finalizers that select the propagation policy for dependents.

@@ -159,9 +159,9 @@ pub trait Strategy: Sync {
         None
     }
 
-    /// How many seconds an object may take to end, with the request's `gracePeriodSeconds`.
-    fn grace_seconds(&self, _value: &Value, _requested: Option<i64>) -> i64 {
-        0
+    /// How many seconds an object may take to end, with the request's `gracePeriodSeconds`; `None` for kinds without such a period.
+    fn grace_seconds(&self, _value: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
     }
 
     /// Whether finalizers keep an object that is being deleted.

@@ -99,8 +99,14 @@ fn merge_object(
             {
                 merge_list_field(ty, live, patch, name)?;
             }
-            _ => {
-                live.insert(name.clone(), without_directives(value));
+            // What takes the place of a value of its type keeps its nulls.
+            (current, value) => {
+                let keeps_nulls = current.is_some_and(|current| json_type(current) == json_type(value));
+                if !keeps_nulls && value.get(PATCH).is_some() {
+                    live.shift_remove(name);
+                } else {
+                    live.insert(name.clone(), without_directives(value, keeps_nulls));
+                }
             }
         }
     }
@@ -214,7 +220,7 @@ fn merge_items(
         }
     }
     if replace {
-        *merged = plain.iter().map(without_directives).collect();
+        *merged = plain.iter().map(|item| without_directives(item, true)).collect();
         return Ok(plain);
     }
     merged.retain(|item| identity(item, Some(key)).is_none_or(|id| !deleted.contains(&id)));
@@ -225,7 +231,7 @@ fn merge_items(
             (Some(Value::Object(item)), Value::Object(change)) => merge_object(items, item, change)?,
             _ => {
                 places.insert(id, merged.len());
-                merged.push(without_directives(change));
+                merged.push(without_directives(change, true));
             }
         }
     }
@@ -242,25 +248,21 @@ fn shown(value: &Value) -> String {
     text
 }
 
-/// A new value of the object: directives and nulls have no effect and are removed.
-fn without_directives(value: &Value) -> Value {
+/// A new value of the object: what says itself what to do with it is left out, and so are nulls if they are not kept. As by kube-apiserver,
+/// other directives are unknown fields there.
+fn without_directives(value: &Value, keeps_nulls: bool) -> Value {
+    let is_kept = |value: &Value| value.get(PATCH).is_none() && (keeps_nulls || !value.is_null());
     match value {
-        Value::Object(fields) => Value::Object(
-            fields
-                .iter()
-                .filter(|(name, value)| !value.is_null() && !is_directive(name))
-                .map(|(name, value)| (name.clone(), without_directives(value)))
-                .collect(),
-        ),
-        Value::Array(items) => Value::Array(
-            items.iter().filter(|item| item.get(PATCH).is_none()).map(without_directives).collect(),
-        ),
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| is_kept(value));
+            fields.map(|(name, value)| (name.clone(), without_directives(value, keeps_nulls))).collect()
+        }
+        Value::Array(items) => {
+            let items = items.iter().filter(|item| item.get(PATCH).is_none());
+            items.map(|item| without_directives(item, keeps_nulls)).collect()
+        }
         scalar => scalar.clone(),
     }
-}
-
-fn is_directive(name: &str) -> bool {
-    name == PATCH || name == RETAIN_KEYS || name.starts_with(SET_ORDER) || name.starts_with(DELETE_FROM)
 }
 
 #[cfg(test)]

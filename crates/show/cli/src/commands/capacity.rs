@@ -15,7 +15,7 @@ use berth_terminal::process::{ExitStatus, leave_to_exit};
 use clap::ArgGroup;
 use jiff::Timestamp;
 
-use super::cluster_args::{Assumption, ClusterArgs, warn};
+use super::cluster_args::{Assumption, ClusterArgs};
 use crate::error::CliError;
 use crate::pictures::ReportOutputArgs;
 
@@ -162,7 +162,7 @@ impl Args {
 /// The only pod or workload of a file; a workload is added to the cluster.
 fn subject_of(cluster: &ClusterArgs, file: &str, inventory: &mut Inventory) -> Result<Subject, CliError> {
     let mut alone = Inventory::default();
-    warn(&cluster.add_files(&mut alone, &[file.to_owned()])?);
+    cluster.add_files(&mut alone, &[file.to_owned()])?;
     match (alone.pods.as_slice(), alone.workloads.as_slice()) {
         ([pod], []) => Ok(Subject::Pod(Box::new(Entry::clone(pod)))),
         ([], [workload]) => {

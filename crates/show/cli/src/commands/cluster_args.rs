@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use berth_api::feature_gates::KubernetesVersion;
-use berth_api::read::Kind;
+use berth_api::read::{Kind, Manifest};
 use berth_api::syntax::format::{abbreviated, counted};
 use berth_api::syntax::shell::Command;
 use berth_client::connect::Options;
@@ -15,14 +15,16 @@ use berth_control::expand::{find_earlier_templates, workload_names};
 use berth_engine::{DeviceWork, Settings};
 use berth_input::inventory::{Entry, Inventory, Workload};
 use berth_rules::parse_relax_after;
-use berth_simulate::{PendingFor, Simulation, SimulationOptions, add_simulated_nodes};
+use berth_simulate::{
+    InvalidObject, PendingFor, Simulation, SimulationError, SimulationOptions, add_simulated_nodes,
+};
 use berth_terminal::input::{Input, OpenError, find_inputs, kustomization_warnings};
 use berth_terminal::output;
 use berth_terminal::progress;
 use clap::ArgGroup;
 
 use super::node_args::NodeSizeArgs;
-use super::read_inputs::{UnknownFields, read, read_dump};
+use super::read_inputs::{UnknownFields, read, read_dump, refusal};
 use super::rules_args::RulesArgs;
 use super::scheduler;
 use crate::error::CliError;
@@ -181,41 +183,44 @@ impl ClusterArgs {
     }
 
     /// Reads the input; prints notes and unknown fields to standard error.
+    ///
+    /// # Errors
+    /// The input cannot be read, or an API server would refuse objects of the files.
     pub fn inventory(&self, keep_raw: bool) -> Result<Inventory, CliError> {
-        let (inventory, unknown) = self.inventory_and_unknown_fields(keep_raw, keep_raw)?;
-        warn(&unknown);
+        let (inventory, flaws) = self.inventory_and_flaws(keep_raw, keep_raw)?;
+        flaws.report()?;
         Ok(inventory)
     }
 
     /// As [`ClusterArgs::inventory`]; keeps the whole objects of all kinds but pods.
     pub fn inventory_without_raw_pods(&self) -> Result<Inventory, CliError> {
         let mut inventory = self.read_base(Inventory::keeping_raw_but_pods())?;
-        warn(&self.read_files(&mut inventory)?);
+        self.read_files(&mut inventory)?.report()?;
         Ok(inventory)
     }
 
-    /// Reads the input; prints notes to standard error. Also returns warnings about unknown fields. `keep_raw`
+    /// Reads the input; prints notes to standard error. Also returns what is wrong with objects of the files. `keep_raw`
     /// and `keep_raw_of_base` tell whether to keep the whole objects of the files, and of the cluster that they change.
-    pub fn inventory_and_unknown_fields(
+    pub fn inventory_and_flaws(
         &self,
         keep_raw: bool,
         keep_raw_of_base: bool,
-    ) -> Result<(Inventory, Vec<String>), CliError> {
+    ) -> Result<(Inventory, Flaws), CliError> {
         let mut inventory = self.base(keep_raw_of_base)?;
         (inventory.keep_raw, inventory.keep_raw_pods) = (keep_raw, keep_raw);
-        let unknown = self.read_files(&mut inventory)?;
-        Ok((inventory, unknown))
+        let flaws = self.read_files(&mut inventory)?;
+        Ok((inventory, flaws))
     }
 
-    fn read_files(&self, inventory: &mut Inventory) -> Result<Vec<String>, CliError> {
+    fn read_files(&self, inventory: &mut Inventory) -> Result<Flaws, CliError> {
         let known = workload_names(inventory);
-        let unknown = self.add_files(inventory, &self.files)?;
+        let flaws = self.read_flawed(inventory, &self.files)?;
         if self.has_base() {
             find_earlier_templates(inventory, &known);
         }
         note_skipped(inventory);
         note_replaced(inventory);
-        Ok(unknown)
+        Ok(flaws)
     }
 
     /// Reads --dump or --live.
@@ -239,17 +244,30 @@ impl ClusterArgs {
         Ok(inventory)
     }
 
-    /// Reads files that change the cluster. Returns warnings about unknown fields; with --strict, they are errors.
-    pub fn add_files(&self, inventory: &mut Inventory, files: &[String]) -> Result<Vec<String>, CliError> {
-        let mut unknown = UnknownFields::default();
+    /// Reads files that change the cluster; warns of unknown fields.
+    ///
+    /// # Errors
+    /// As [`ClusterArgs::inventory`].
+    pub fn add_files(&self, inventory: &mut Inventory, files: &[String]) -> Result<(), CliError> {
+        self.read_flawed(inventory, files)?.report()
+    }
+
+    /// Reads files; with --strict, unknown fields are an error.
+    fn read_flawed(&self, inventory: &mut Inventory, files: &[String]) -> Result<Flaws, CliError> {
+        let (mut unknown, mut refused) = (UnknownFields::default(), Vec::new());
+        let rules = self.rules.rule_options(inventory.server_version);
         let inputs = find_inputs(files)?;
         warn(&kustomization_warnings(files));
-        read(inventory, &inputs, Some(&mut |manifest| unknown.find(manifest)))?;
+        let each = &mut |manifest: &Manifest| {
+            unknown.find(manifest);
+            refused.extend(refusal(manifest, rules));
+        };
+        read(inventory, &inputs, Some(each))?;
         let unknown = unknown.messages(&inputs);
         if self.strict && !unknown.is_empty() {
             return Err(CliError::UnknownFields(unknown));
         }
-        Ok(unknown)
+        Ok(Flaws { unknown, refused })
     }
 
     /// Notes what an answer assumes where a dump has no objects of a kind: it may have been made without them.
@@ -304,6 +322,25 @@ impl ClusterArgs {
             None => PendingFor::Until(jiff::Timestamp::now()),
         };
         SimulationOptions { settings, simulated_nodes, pending_for }
+    }
+}
+
+/// What is wrong with objects of files.
+#[must_use]
+pub struct Flaws {
+    /// Messages about fields that the types of their kinds do not have.
+    unknown: Vec<String>,
+    /// Objects that an API server would refuse.
+    pub refused: Vec<InvalidObject>,
+}
+
+impl Flaws {
+    fn report(self) -> Result<(), CliError> {
+        warn(&self.unknown);
+        match self.refused.is_empty() {
+            true => Ok(()),
+            false => Err(SimulationError::Invalid(self.refused).into()),
+        }
     }
 }
 

@@ -133,8 +133,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     let config = config(args.lint_config.as_deref())?;
     let selection = selection(args, &config)?;
     // The rule unknown-field reports them.
-    let (mut inventory, _) =
-        args.cluster.inventory_and_unknown_fields(true, args.cluster.files.is_empty())?;
+    let (mut inventory, flaws) = args.cluster.inventory_and_flaws(true, args.cluster.files.is_empty())?;
     let settings = args.cluster.settings(&inventory)?;
     let newer = args.against.map(|version| -> Result<Settings, CliError> {
         let (cluster, lost) = args.cluster.of_version(version);
@@ -163,7 +162,8 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         if args.require_labels.is_empty() { config.require_labels } else { args.require_labels.clone() };
     let input = |settings| {
         let mut input = LintInput::new(&inventory, settings, is_linted, review)
-            .with_annotation_readers(&args.cluster.scheduler_name);
+            .with_annotation_readers(&args.cluster.scheduler_name)
+            .with_refused(flaws.refused.clone());
         if let Some(has_fields) = has_proposal_fields {
             input = input.with_api_server(has_fields);
         }

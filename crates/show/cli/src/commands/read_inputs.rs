@@ -5,10 +5,13 @@ use std::io::Read;
 
 use berth_api::read::document::Object;
 use berth_api::read::yaml::MAX_ALIASED_BYTES;
-use berth_api::read::{FieldLines, Manifest, ReadError, SourceLocation, read_manifests, read_objects};
+use berth_api::read::{FieldLines, Kind, Manifest, ReadError, SourceLocation, read_manifests, read_objects};
 use berth_api::syntax::format::{abbreviated, counted};
+use berth_apiserver::refusals;
 use berth_input::inventory::{InputError, Inventory, NOT_AN_OBJECT};
+use berth_rules::RuleOptions;
 use berth_schema::{UnknownField, unknown_fields};
+use berth_simulate::InvalidObject;
 use berth_terminal::input::{Input, find_inputs, kustomization_warnings};
 use berth_terminal::output;
 use berth_terminal::progress;
@@ -55,6 +58,21 @@ impl UnknownFields {
         };
         self.0.into_iter().map(message).collect()
     }
+}
+
+/// Why an API server would refuse an object that a user wrote, of a kind that Berth reads. Pods are validated when they are placed; what a
+/// server has stored is valid.
+pub fn refusal(manifest: &Manifest, rules: RuleOptions) -> Option<InvalidObject> {
+    let metadata = &manifest.value["metadata"];
+    let is_written = metadata["uid"].is_null() && metadata["creationTimestamp"].is_null();
+    let kind = Kind::of(&manifest.api_version, &manifest.kind);
+    kind.filter(|kind| is_written && *kind != Kind::Pod)?;
+    let errors = refusals(&manifest.value, rules);
+    (!errors.is_empty()).then(|| InvalidObject {
+        object: manifest.to_string(),
+        source: Some(manifest.source.clone()),
+        errors,
+    })
 }
 
 /// The text of a file that is not too large and can be read again.

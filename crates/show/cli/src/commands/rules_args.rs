@@ -7,7 +7,7 @@ use berth_client::version::await_server_version;
 use berth_engine::{MAX_ALL_TOPOLOGIES, Settings};
 use berth_input::config::SchedulerConfig;
 use berth_input::inventory::Inventory;
-use berth_rules::all_topologies_problem;
+use berth_rules::{RuleOptions, all_topologies_problem};
 use berth_terminal::input::find_inputs;
 use berth_terminal::output;
 
@@ -103,6 +103,11 @@ impl RulesArgs {
             None => settings,
             Some(names) => Settings { exempt_namespaces: names.clone(), exempt_from_v1: true, ..settings },
         })
+    }
+
+    /// How the fields of objects are read for a server of this version.
+    pub fn rule_options(&self, of_server: Option<ServerVersion>) -> RuleOptions {
+        RuleOptions { extensions: !self.strict_v1, feature_gates: self.feature_gates.gates(of_server) }
     }
 
     /// The same for another version, with the gates that are lost.

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::change_args::ChangeArgs;
-use super::cluster_args::{Assumption, ClusterArgs, note_replaced, warn, warn_about};
+use super::cluster_args::{Assumption, ClusterArgs, note_replaced, warn_about};
 use super::hold_args::HoldArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
@@ -208,8 +208,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
         match request {
             ChangeRequest::Overlay(file) if cluster.has_base() => {
                 what_if.overlay(|inventory| -> Result<(), CliError> {
-                    warn(&cluster.add_files(inventory, std::slice::from_ref(file))?);
-                    Ok(())
+                    cluster.add_files(inventory, std::slice::from_ref(file))
                 })??;
             }
             ChangeRequest::Overlay(_) => continue,

@@ -183,16 +183,16 @@ impl Strategy for Pod {
     }
 
     /// A pod that never ran or has ended is deleted at once.
-    fn grace_seconds(&self, pod: &Value, requested: Option<i64>) -> i64 {
+    fn grace_seconds(&self, pod: &Value, requested: Option<i64>) -> Option<i64> {
         let scheduled = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
         let ended = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
         if !scheduled || ended {
-            return 0;
+            return Some(0);
         }
         let seconds = requested.or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64());
         let seconds = seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
         // As upstream: a negative grace period means the shortest one. A grace period is limited to one year.
-        if seconds < 0 { 1 } else { seconds.min(366 * 24 * 3600) }
+        Some(if seconds < 0 { 1 } else { seconds.min(366 * 24 * 3600) })
     }
 }
 

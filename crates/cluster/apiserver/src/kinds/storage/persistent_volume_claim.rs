@@ -150,12 +150,20 @@ impl Strategy for PersistentVolumeClaim {
     }
 }
 
-/// The older of two fields for one thing is written to the newer one, if that can have it; it is dropped where there was none.
+/// Of two fields for one thing, the one that is absent gets the value of the other. The older one is dropped where there was none, if it cannot
+/// have its value.
 fn unify_sources(value: &mut Value, old: &Value) {
     let Some(spec) = value["spec"].as_object_mut() else { return };
-    match spec.get("dataSource").filter(|source| !source.is_null()).cloned() {
-        Some(source) if is_of_claims(&source) => default(spec, "dataSourceRef", source),
-        Some(_) if old["spec"]["dataSource"].is_null() => drop(spec.remove("dataSource")),
+    let given = |spec: &Map<String, Value>, field: &str| spec.get(field).filter(|of| !of.is_null()).cloned();
+    if old["spec"]["dataSource"].is_null() && given(spec, "dataSource").is_some_and(|of| !is_of_claims(&of)) {
+        spec.remove("dataSource");
+    }
+    match (given(spec, "dataSource"), given(spec, "dataSourceRef")) {
+        (Some(source), None) => drop(spec.insert("dataSourceRef".to_owned(), source)),
+        (None, Some(mut reference)) if is_empty(&reference["namespace"]) => {
+            reference.as_object_mut().map(|fields| fields.remove("namespace"));
+            spec.insert("dataSource".to_owned(), reference);
+        }
         _ => {}
     }
 }

@@ -11,6 +11,24 @@ fn check(spec: Value, patch: Value, expected: Value) {
 }
 
 #[test]
+fn nulls_in_lists_that_are_replaced_were_dropped() {
+    let list = |value: Value| json!({"tolerations": [{"key": value, "operator": "Exists"}]});
+    check(list(json!("a")), list(Value::Null), list(Value::Null));
+    check(json!({}), list(Value::Null), json!({"tolerations": [{"operator": "Exists"}]}));
+    check(
+        json!({"containers": [{"name": "a"}]}),
+        json!({"containers": [{"name": "b", "image": null}]}),
+        json!({"containers": [{"name": "b", "image": null}, {"name": "a"}]}),
+    );
+}
+
+#[test]
+fn directives_in_new_values_were_left_out_alone() {
+    let patch = json!({"nodeSelector": {"$retainKeys": ["a"], "a": "b"}, "securityContext": {"$patch": "replace", "runAsUser": 1}});
+    check(json!({}), patch, json!({"nodeSelector": {"$retainKeys": ["a"], "a": "b"}}));
+}
+
+#[test]
 fn items_merge_by_key() {
     check(
         json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}),
