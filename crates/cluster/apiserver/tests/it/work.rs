@@ -314,7 +314,10 @@ async fn work_is_linear_in_every_list_and_map_of_every_kind() {
                     continue;
                 }
                 let small = requests(&server, resource, &place, n / GROWTH, equal).await;
-                for ((what, large), (_, small)) in large.into_iter().zip(small) {
+                // What the server does at intervals may have fallen into a request, not twice.
+                let again = requests(&server, resource, &place, n, equal).await;
+                let large = large.into_iter().zip(again).map(|((what, a), (_, b))| (what, a.min(b)));
+                for ((what, large), (_, small)) in large.zip(small) {
                     if large >= NOTICEABLE && large > small * TOLERATED {
                         let place = place.path.join(".");
                         slow.push(format!(
