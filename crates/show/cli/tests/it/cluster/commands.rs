@@ -258,7 +258,7 @@ fn up_from_a_dump_tells_which_of_its_files_are_left_out() {
     for (name, text) in [
         ("node.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: node-a}\n"),
         ("broken.yaml", "kind: [\n"),
-        ("settings.json", "{\"of\": \"another program\"}\n"),
+        ("settings.json", "[1, 2]\n"),
     ] {
         fs::write(dump.join(name), text).unwrap();
     }
