@@ -9,7 +9,8 @@ use crate::cargo::output;
 use super::files::File;
 use super::{ARCHITECTURES, Release};
 
-pub fn release(root: &Path, profile: &str) -> Result<Release, String> {
+/// With a binary for tests, or the one that is built.
+pub fn release(root: &Path, binary: Option<&Path>) -> Result<Release, String> {
     let rust = std::env::consts::ARCH;
     let architecture = ARCHITECTURES
         .iter()
@@ -17,11 +18,8 @@ pub fn release(root: &Path, profile: &str) -> Result<Release, String> {
         .ok_or_else(|| {
             format!("packages are made on Linux, x86_64 or aarch64, not on {} {rust}", std::env::consts::OS)
         })?;
-    let binary = binary(profile)?;
+    let binary = binary.map_or_else(static_binary, |binary| Ok(binary.to_owned()))?;
     let content = read(&binary)?;
-    if names_a_loader(&content)? {
-        return Err(format!("{}: not static: it names a program that loads it", binary.display()));
-    }
     let license = read(&root.join("LICENSE"))?;
     let mut files = vec![
         File::executable("usr/bin/berth", content),
@@ -41,15 +39,19 @@ pub fn release(root: &Path, profile: &str) -> Result<Release, String> {
 }
 
 /// Links statically with the C library of the machine: from version 2.34, that of GNU needs no other file for names of hosts either.
-fn binary(profile: &str) -> Result<PathBuf, String> {
-    let package = ["rustc", "--locked", "--package", "berth-cli", "--bin", "berth", "--profile", profile];
+fn static_binary() -> Result<PathBuf, String> {
+    let package = ["rustc", "--locked", "--package", "berth-cli", "--bin", "berth", "--profile", "dist"];
     let flags = ["--", "-C", "target-feature=+crt-static", "-C", "strip=symbols"];
     let arguments = [&package[..], &["--message-format", "json-render-diagnostics"], &flags].concat();
     let messages = output(Command::new(crate::cargo::cargo()).args(arguments))?;
     let message = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
     let mut built =
         messages.lines().filter_map(message).filter_map(|m| Some(m["executable"].as_str()?.to_owned()));
-    built.next().map(PathBuf::from).ok_or_else(|| "cargo named no executable".to_owned())
+    let built = built.next().map(PathBuf::from).ok_or("cargo named no executable")?;
+    if names_a_loader(&read(&built)?)? {
+        return Err(format!("{}: not static: it names a program that loads it", built.display()));
+    }
+    Ok(built)
 }
 
 /// Whether an ELF file has a program header for a loader (`PT_INTERP`).

@@ -19,7 +19,7 @@ use ring::digest::{SHA256, digest};
 
 use files::File;
 
-pub const USAGE: &str = "cargo xtask dist [FOLDER] [--profile PROFILE]    (packages of a static binary for this machine's architecture)\n       \
+pub const USAGE: &str = "cargo xtask dist [FOLDER [--binary FILE]]    (packages of a static binary for this machine's architecture, or of a binary)\n       \
                   cargo xtask dist krew FOLDER URL    (the krew manifest of the archives in a folder, which are served below an address)";
 
 /// What all packages have in common.
@@ -54,16 +54,15 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<String, String> {
     let default = || crate::cargo::target_directory().map(|target| target.join("packages"));
     match *arguments {
         ["krew", folder, address] => krew::write(root, Path::new(folder), address),
-        [] => packages(root, &default()?, "dist"),
-        ["--profile", profile] => packages(root, &default()?, profile),
-        [folder] => packages(root, Path::new(folder), "dist"),
-        [folder, "--profile", profile] => packages(root, Path::new(folder), profile),
+        [] => packages(root, &default()?, None),
+        [folder] => packages(root, Path::new(folder), None),
+        [folder, "--binary", binary] => packages(root, Path::new(folder), Some(binary.as_ref())),
         _ => Err(format!("usage: {USAGE}")),
     }
 }
 
-fn packages(root: &Path, folder: &Path, profile: &str) -> Result<String, String> {
-    let release = build::release(root, profile)?;
+fn packages(root: &Path, folder: &Path, binary: Option<&Path>) -> Result<String, String> {
+    let release = build::release(root, binary)?;
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let write: [Package; 6] =
         [archive, debian::package, wheel::package, npm::package, image::layout, bill::of_materials];
