@@ -140,7 +140,7 @@ impl ClusterArgs {
     /// Whether standard input is one of the inputs, which all have to exist.
     pub fn reads_stdin(&self) -> Result<bool, CliError> {
         let inputs = [find_inputs(&self.dump)?, find_inputs(&self.files)?];
-        Ok(inputs.as_flattened().contains(&Input::Stdin))
+        Ok(inputs.iter().flatten().any(|input| *input == Input::Stdin))
     }
 
     /// A name of the cluster for headings.
