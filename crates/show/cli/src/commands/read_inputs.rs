@@ -60,13 +60,14 @@ impl UnknownFields {
     }
 }
 
-/// Why an API server would refuse an object that a user wrote, of a kind that Berth reads. Pods are validated when they are placed; what a
-/// server has stored is valid.
+/// Why an API server would refuse an object that a user wrote, of a kind that decides where pods go. Pods and nodes are validated where
+/// they are added to a cluster; what a server has stored is valid.
 pub fn refusal(manifest: &Manifest, rules: RuleOptions) -> Option<InvalidObject> {
     let metadata = &manifest.value["metadata"];
-    let is_written = metadata["uid"].is_null() && metadata["creationTimestamp"].is_null();
-    let kind = Kind::of(&manifest.api_version, &manifest.kind);
-    kind.filter(|kind| is_written && *kind != Kind::Pod)?;
+    let is_written =
+        ["uid", "creationTimestamp", "ownerReferences"].iter().all(|field| metadata[*field].is_null());
+    let decides = |kind: &Kind| !matches!(kind, Kind::Pod | Kind::Node | Kind::Service | Kind::NetworkPolicy);
+    Kind::of(&manifest.api_version, &manifest.kind).filter(|kind| is_written && decides(kind))?;
     let errors = refusals(&manifest.value, rules);
     (!errors.is_empty()).then(|| InvalidObject {
         object: manifest.to_string(),
