@@ -192,7 +192,7 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     find_lines(&mut report.findings, &files);
 
     let mut out = output::stdout();
-    let mut write = |format| {
+    let write = |format| {
         let shown = ("Placement mistakes in manifests", &report::lint::report(&report));
         PictureOutputArgs { format }.write(&mut output::stdout(), &(), shown, |_| Vec::new())
     };
