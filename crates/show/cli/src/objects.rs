@@ -274,3 +274,17 @@ fn ambiguous(kinds: &str, name: &str, keys: &[String]) -> CliError {
 pub fn not_found(kind: &str, namespace: Option<&str>, name: &str, all: &[(String, String)]) -> CliError {
     CliError::NotFound(not_in_input(kind, namespace, name, all))
 }
+
+/// Pods of this namespace are in the input.
+///
+/// # Errors
+/// None is: the error names those that have pods.
+pub fn check_namespace(simulation: &Simulation, namespace: &str) -> Result<(), CliError> {
+    let all: BTreeSet<&str> =
+        simulation.pods().iter().map(|pod| pod.pod.metadata.namespace.as_str()).collect();
+    if all.contains(namespace) {
+        return Ok(());
+    }
+    let all: Vec<_> = all.into_iter().map(|name| (name.to_owned(), name.to_owned())).collect();
+    Err(not_found("Namespace", None, namespace, &all))
+}

@@ -119,16 +119,6 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
     Ok(if is_good { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
-fn check_namespace(simulation: &Simulation, namespace: &str) -> Result<(), CliError> {
-    let all: BTreeSet<&str> =
-        simulation.pods().iter().map(|pod| pod.pod.metadata.namespace.as_str()).collect();
-    if all.contains(namespace) {
-        return Ok(());
-    }
-    let all: Vec<_> = all.into_iter().map(|name| (name.to_owned(), name.to_owned())).collect();
-    Err(not_found("Namespace", None, namespace, &all))
-}
-
 fn violations(cluster: &mut Cluster, executing_only: bool) -> Vec<Violation> {
     if executing_only {
         return cluster.violations();

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::cluster_args::{ClusterArgs, warn};
 use crate::error::CliError;
-use crate::objects::{ScopeArgs, find, find_pod, not_found};
+use crate::objects::{ScopeArgs, check_namespace, find, find_pod, not_found};
 use crate::pictures::{PictureFormat, PictureOutputArgs};
 use crate::recordings::state_at;
 use crate::render::placement;
@@ -179,6 +179,9 @@ impl Args {
             return Err(CliError::Usage("-o svg is of one pod: name it".to_owned()));
         }
         let mut simulation = self.cluster.simulation(false)?;
+        if let Some(namespace) = self.scope.namespace() {
+            check_namespace(&simulation, namespace)?;
+        }
         if self.no_preemption {
             simulation.disable_preemption();
         }

@@ -34,7 +34,7 @@ fn text(result: &CallToolResult) -> &str {
 
 #[tokio::test]
 async fn agents_ask_with_typed_arguments_and_get_the_reports_of_the_commands() {
-    let (mut child, client) = start("examples/unschedulable").await;
+    let (mut child, client) = start("examples/maintenance/cluster.yaml").await;
     let tools = client.list_all_tools().await.unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     assert_eq!(names, ["explain", "what_if", "capacity", "lint", "rebalance", "audit"]);
@@ -46,15 +46,11 @@ async fn agents_ask_with_typed_arguments_and_get_the_reports_of_the_commands() {
     }
 
     for (tool, arguments, expected) in [
-        ("explain", json!({}), "database-1"),
-        ("explain", json!({"pod": "database-1"}), "Pod default/database-1 fits on no node"),
-        (
-            "what_if",
-            json!({"changes": [{"taint": {"node": "reserved", "taint": "dedicated-"}}]}),
-            "Safe: no new unplaced pods",
-        ),
-        ("capacity", json!({"workload": "database-1"}), "replica"),
-        ("lint", json!({}), "finding"),
+        ("explain", json!({}), "2 pods without a node"),
+        ("explain", json!({"pod": "deploy/report"}), "fits on no node"),
+        ("what_if", json!({"changes": [{"drain": {"node": "worker-1"}}]}), "Not safe: 1 new unplaced pod"),
+        ("capacity", json!({"workload": "deploy/web"}), "more replica"),
+        ("lint", json!({}), "checked"),
         ("rebalance", json!({"goals": ["spread"]}), "move"),
         ("audit", json!({"namespace": "default"}), "violat"),
     ] {
@@ -92,7 +88,7 @@ async fn wrong_arguments_are_answered_with_what_is_wrong() {
     let (_child, client) = start("examples/unschedulable").await;
     for (tool, arguments, expected) in [
         ("explain", json!({"pdo": "database-1"}), "unknown field `pdo`"),
-        ("explain", json!({"pod": "database-2"}), "did you mean default/database-1?"),
+        ("explain", json!({"pod": "database-2"}), "did you mean default/database-0"),
         // No value is read as an option.
         ("explain", json!({"pod": "--live"}), "--live"),
         ("explain", json!({"namespace": "--help"}), "--help"),

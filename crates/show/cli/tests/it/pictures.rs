@@ -85,7 +85,7 @@ fn the_page_of_lint_is_self_contained_and_has_the_findings_of_its_report() {
     assert_eq!(page.matches("fix: ").count(), findings.len(), "{page}");
     for finding in findings {
         let name = finding["name"].as_str().unwrap();
-        let heading = format!("{} {}", finding["kind"].as_str().unwrap(), name);
+        let heading = format!("{} default/{name}", finding["kind"].as_str().unwrap());
         let position = format!("{}:{}", finding["file"].as_str().unwrap(), finding["line"]);
         assert!(page.contains(&heading) && page.contains(&position), "{finding}: {page}");
     }
