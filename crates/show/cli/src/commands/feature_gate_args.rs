@@ -62,11 +62,20 @@ impl FeatureGateArgs {
     /// The gates as set, of the version as set, else that of a server. Warns of settings without effect.
     pub fn gates(&self, of_server: Option<ServerVersion>) -> FeatureGates {
         let version = self.kubernetes.version(of_server);
-        let settings: Vec<GateSetting> = self.feature_gates.iter().copied().flatten().collect();
-        for text in settings.iter().filter_map(|setting| setting.without_effect(version)) {
+        for text in self.settings().iter().filter_map(|setting| setting.without_effect(version)) {
             output::warning(&format!("--feature-gates: {text}"));
         }
-        FeatureGates::new(version, &settings)
+        self.gates_without_warnings(of_server)
+    }
+
+    /// As [`FeatureGateArgs::gates`], where the warnings are due elsewhere.
+    pub fn gates_without_warnings(&self, of_server: Option<ServerVersion>) -> FeatureGates {
+        let of_server = of_server.map(|server| server.nearest);
+        FeatureGates::new(self.kubernetes.kubernetes.or(of_server).unwrap_or_default(), &self.settings())
+    }
+
+    fn settings(&self) -> Vec<GateSetting> {
+        self.feature_gates.iter().copied().flatten().collect()
     }
 }
 

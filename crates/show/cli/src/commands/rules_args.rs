@@ -107,7 +107,8 @@ impl RulesArgs {
 
     /// How the fields of objects are read for a server of this version.
     pub fn rule_options(&self, of_server: Option<ServerVersion>) -> RuleOptions {
-        RuleOptions { extensions: !self.strict_v1, feature_gates: self.feature_gates.gates(of_server) }
+        let feature_gates = self.feature_gates.gates_without_warnings(of_server);
+        RuleOptions { extensions: !self.strict_v1, feature_gates }
     }
 
     /// The same for another version, with the gates that are lost.
