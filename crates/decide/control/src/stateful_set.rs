@@ -86,9 +86,13 @@ pub fn steps(spec: &Spec, members: &BTreeMap<i64, Member>) -> Vec<Step> {
             return steps;
         }
     }
-    let condemned = members.range(..spec.ordinals.start).chain(members.range(spec.ordinals.end..));
-    for (ordinal, pod) in condemned.rev() {
-        // In order, the highest unhealthy pod waits for no lower pod: it is deleted first.
+    let condemned = || members.range(..spec.ordinals.start).chain(members.range(spec.ordinals.end..));
+    // In order, a pod that is not available waits for each lower one that is not either, for ever if need be.
+    let first_unavailable = condemned().find(|(_, pod)| !pod.is_available).map(|(ordinal, _)| ordinal);
+    for (ordinal, pod) in condemned().rev() {
+        if ordered && !pod.is_available && Some(ordinal) != first_unavailable {
+            return steps;
+        }
         steps.extend((!pod.is_deleting).then_some(Step::Delete(*ordinal)));
         if ordered {
             return steps;
@@ -100,26 +104,19 @@ pub fn steps(spec: &Spec, members: &BTreeMap<i64, Member>) -> Vec<Step> {
     steps
 }
 
-/// Replaces pods of other revisions from the highest ordinal down to the partition.
+/// Replaces pods of other revisions from the highest ordinal down to the partition: all that are not available, which only `Parallel` has
+/// here, then as many as may be unavailable besides those that are. Kubernetes 1.37: `MaxUnavailableStatefulSet` is on.
 fn update(spec: &Spec, members: &BTreeMap<i64, Member>, steps: &mut Vec<Step>) {
-    let partition = spec.ordinals.start + i64::from(spec.partition.max(0));
-    let mut left = spec.max_unavailable;
-    let updated = partition.min(spec.ordinals.end)..spec.ordinals.end;
-    let mut present = members.range(updated.clone()).rev().peekable();
-    for ordinal in updated.rev() {
-        if left == 0 {
-            return;
-        }
-        match present.next_if(|(at, _)| **at == ordinal).map(|(_, pod)| pod) {
-            None => left -= 1,
-            Some(pod) if !pod.is_updated && !pod.is_deleting => {
-                steps.push(Step::Delete(ordinal));
-                left -= 1;
-            }
-            Some(pod) if !pod.is_available => left -= 1,
-            Some(_) => {}
-        }
-    }
+    let Range { start, end } = spec.ordinals;
+    let n_available = members.range(start..end).filter(|(_, pod)| pod.is_available).count();
+    let n_unavailable = usize::try_from(end - start).unwrap_or(usize::MAX).saturating_sub(n_available);
+    let left = usize::try_from(spec.max_unavailable).unwrap_or(0).saturating_sub(n_unavailable);
+    let partition = (start + i64::from(spec.partition.max(0))).min(end);
+    let is_old = |pod: &Member| !pod.is_updated && !pod.is_deleting && !pod.is_terminal;
+    let old = || members.range(partition..end).rev().filter(|(_, pod)| is_old(pod));
+    let unavailable = old().filter(|(_, pod)| !pod.is_available);
+    let available = old().filter(|(_, pod)| pod.is_available).take(left);
+    steps.extend(unavailable.chain(available).map(|(ordinal, _)| Step::Delete(*ordinal)));
 }
 
 /// Pods below the partition are recreated from the current revision.

@@ -199,6 +199,9 @@ mod tests {
             (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-3 +2", "s-4 +2"], vec!["delete s-4"]),
             (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-3 +2", "s-4 -2"], vec!["delete s-4"]),
             (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-3 +2", "s-4 d2"], vec![]),
+            (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-3 -2", "s-4 +2"], vec!["delete s-4"]),
+            // kube-controller-manager 1.37: of several that are not ready, the highest waits for the lowest.
+            (vec!["s-0 +2", "s-1 +2", "s-2 +2", "s-3 -2", "s-4 -2"], vec![]),
             (vec!["s-0 +2", "s-1 -2", "s-2 +2", "s-3 +2"], vec![]),
             // Updates start at the highest ordinal and wait until each pod is healthy.
             (vec!["s-0 +1", "s-1 +1", "s-2 +1"], vec!["delete s-2"]),
@@ -244,6 +247,22 @@ mod tests {
                 json!({"replicas": 4, "updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}),
                 vec!["s-0 +1", "s-1 +1", "s-2 +1", "s-3 +1"],
                 vec!["delete s-3", "delete s-2"],
+            ),
+            // Pods of an earlier template that are not ready wait for nobody, those that are ready for all that are not.
+            (
+                json!({"replicas": 4, "podManagementPolicy": "Parallel"}),
+                vec!["s-0 -1", "s-1 +1", "s-2 -1", "s-3 +1"],
+                vec!["delete s-2", "delete s-0"],
+            ),
+            (
+                json!({"replicas": 3, "podManagementPolicy": "Parallel"}),
+                vec!["s-0 -2", "s-1 +1", "s-2 +1"],
+                vec![],
+            ),
+            (
+                json!({"replicas": 3, "podManagementPolicy": "Parallel", "updateStrategy": {"rollingUpdate": {"partition": 1}}}),
+                vec!["s-0 -1", "s-1 +1", "s-2 +1"],
+                vec![],
             ),
         ] {
             assert_eq!(planned(spec.clone(), &pods), expected, "{spec} {pods:?}");

@@ -2,22 +2,18 @@
 //!
 //! A changed template is that of all its pods, which start again; other changes concern its pending pods.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::object::device::DeviceObject;
-use berth_api::object::{NamespacedName, Node, Pod};
+use berth_api::object::{NamespacedName, Pod};
 use berth_api::read::Kind;
 use berth_api::work::WorkBudget;
 use berth_control::expand::{pin, target_node};
 use berth_engine::Cluster;
 use jiff::Timestamp;
 
-use super::add_node::like;
 use super::change::{Change, FittingPods, Repair};
-use super::groups::changed_pod;
-use super::node::changed_node;
-use super::requests::{MAX_SETS, PLACE_STEPS, lacking_resources, least_reduction};
+use super::made::changed_pod;
+use super::requests::{PLACE_STEPS, lacking_resources, least_reduction};
 use super::trial::Problem;
 use crate::simulation::creation::Creation;
 use crate::simulation::{
@@ -172,15 +168,8 @@ impl<'a> AllPods<'a> {
 
     /// How many fit after a repair, and the node of the pod that it is for; none where that is not known.
     fn fitting(&mut self, repair: &Repair) -> Option<(FittingPods, Option<String>)> {
-        let is_unknown = |change: &Change| {
-            matches!(
-                change,
-                Change::Scale { .. }
-                    | Change::StopOldPodsFirst { .. }
-                    | Change::UseDeviceClass { .. }
-                    | Change::RemoveGates { .. }
-            )
-        };
+        let is_unknown =
+            |change: &Change| change.is_of_others() || matches!(change, Change::RemoveGates { .. });
         if repair.changes.iter().any(is_unknown) {
             return None;
         }
@@ -229,7 +218,7 @@ impl<'a> AllPods<'a> {
         rule.filter(|rule| rule.replaces_all() && repair.changes.iter().all(Change::is_of_template)).cloned()
     }
 
-    /// Plays the rollout of these pods, in which the pending pod of a StatefulSet is deleted first: how many have a node at its end, and the node of the
+    /// Plays the rollout of these pods, in which a pending pod that its StatefulSet does not replace is deleted first: how many have a node at its end, and the node of the
     /// first.
     fn roll_out(&self, rule: &UpdateRule, mut pods: Vec<Pod>) -> Option<(FittingPods, Option<String>)> {
         let steps = self.simulation.nodes.len() + self.simulation.pods.len();
@@ -251,7 +240,7 @@ impl<'a> AllPods<'a> {
         let rolled = RolledPods { old: &old, created: &[], new: &new };
         let replicas = i32::try_from(pods.len()).ok()?;
         let mut rollout = Rollout::replacing(rule, name, replicas, &rolled, replica_set);
-        if is_named {
+        if !rule.replaces_unready() {
             rollout.deleted_first.push(target.pod.metadata.namespaced_name());
         }
         let n_pods = pods.len();
@@ -286,41 +275,17 @@ impl<'a> AllPods<'a> {
 
     /// Makes the changes of nodes and other pods.
     fn change(&self, cluster: &mut Cluster, repair: &Repair) -> Option<()> {
-        let mut nodes: HashMap<&str, Cow<'_, Node>> = HashMap::new();
+        let (nodes, slices) = repair.nodes(&self.simulation.nodes, &self.simulation.devices)?;
+        nodes.iter().for_each(|node| cluster.set_node(node));
+        slices.iter().for_each(|slice| cluster.set_device_object(slice));
         for change in &repair.changes {
-            match change {
-                Change::Uncordon { node }
-                | Change::RemoveTaint { node, .. }
-                | Change::SetLabel { node, .. }
-                | Change::RemoveLabel { node, .. } => {
-                    let known = match nodes.get(node.as_str()) {
-                        Some(known) => known,
-                        None => self.simulation.nodes.get(node)?,
-                    };
-                    let changed = changed_node(known, std::slice::from_ref(change));
-                    nodes.insert(node, Cow::Owned(changed));
-                }
-                Change::AddNode { like: other, in_new_domain, .. } => {
-                    let mut node = like(self.simulation.nodes.get(other)?, &repair.node);
-                    for pair in in_new_domain {
-                        node.metadata.labels.insert(pair.key.clone(), pair.value.clone()?);
-                    }
-                    cluster.set_node(&node);
-                    for slice in self.simulation.devices.slices_like(other, &repair.node) {
-                        cluster.set_device_object(&DeviceObject::ResourceSlice(Box::new(slice)));
-                    }
-                }
-                Change::Move { namespace, name, to, .. } => {
-                    let mut pod = self.simulation.pod(namespace, name)?.pod.clone();
-                    pod.spec.node_name.clear();
-                    cluster.remove_pod(namespace, name);
-                    let pod = cluster.prepare(&pod);
-                    cluster.assume(&pod, to);
-                }
-                _ => {}
-            }
+            let Change::Move { namespace, name, to, .. } = change else { continue };
+            let mut pod = self.simulation.pod(namespace, name)?.pod.clone();
+            pod.spec.node_name.clear();
+            cluster.remove_pod(namespace, name);
+            let pod = cluster.prepare(&pod);
+            cluster.assume(&pod, to);
         }
-        nodes.values().for_each(|node| cluster.set_node(node));
         Some(())
     }
 
@@ -360,13 +325,10 @@ impl<'a> AllPods<'a> {
     /// The smallest reduction of the requests of one of these sets of resources after which all pods fit.
     fn least_reduction(&mut self, sets: Vec<BTreeSet<String>>) -> Option<Repair> {
         let target = self.simulation.pods[self.position].clone();
-        sets.into_iter().take(MAX_SETS).find_map(|resources| {
-            least_reduction(&resources, &target.pod, |requests| {
-                let trial = self.simulation.trial(&target, None, self.budget);
-                let (_, repair) = trial.requesting("", requests)?;
-                let (fits, node) = self.fitting(&repair).filter(|(fits, _)| fits.is_all())?;
-                Some(Repair { fits: Some(fits), node: node?, ..repair })
-            })
+        let requests = self.simulation.trial(&target, None, self.budget).requests();
+        least_reduction(sets, &requests, |repair| {
+            let (fits, node) = self.fitting(&repair).filter(|(fits, _)| fits.is_all())?;
+            Some(Repair { fits: Some(fits), node: node?, ..repair })
         })
     }
 }

@@ -350,6 +350,11 @@ impl Change {
         matches!(self.reach(), Reach::Workload | Reach::ToleratedTaint)
     }
 
+    /// Whether it changes objects that are neither nodes nor pods.
+    pub(super) fn is_of_others(&self) -> bool {
+        matches!(self, Change::Scale { .. } | Change::StopOldPodsFirst { .. } | Change::UseDeviceClass { .. })
+    }
+
     fn reach(&self) -> Reach {
         match self {
             Change::Uncordon { .. } | Change::SetLabel { .. } | Change::RemoveLabel { .. } => Reach::Node,

@@ -65,13 +65,6 @@ pub(super) fn plan_for(pod: &Pod) -> Command {
     Command::new(["berth", "rebalance", "--live"]).words(["--for", &name])
 }
 
-/// The command after which a pending pod has the rules of a changed template, where the controller of its workload does not replace
-/// it.
-pub(super) fn recreate(pod: &Pod, workload: Option<&str>) -> Option<Command> {
-    let kind = workload?.split(' ').next()?;
-    ["StatefulSet", "ReplicaSet", "ReplicationController"].contains(&kind).then(|| delete_pod(pod))
-}
-
 /// Changes the rules of a placement policy.
 pub(super) fn patch_policy(policy: &PlacementPolicy, patch: &[Value]) -> Command {
     let patching = Command::new(["kubectl", "patch"]);

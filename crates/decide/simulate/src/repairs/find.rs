@@ -56,6 +56,7 @@ impl Simulation {
             policies,
             runtime_classes,
             devices,
+            workloads: &self.workloads,
             pod,
             now,
             only,

@@ -3,18 +3,15 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::Pod;
-use berth_api::object::device::DeviceObject;
-use berth_api::read::from_value;
 use berth_api::syntax::shell::Command;
 use berth_api::work::WorkBudget;
 use berth_rebalance::Pending;
 
-use super::add_node::like;
 use super::change::{Change, FittingPods, Repair};
 use super::commands;
 use super::find::{KINDS, Kind};
-use super::node::changed_node;
-use super::requests::{MAX_SETS, PLACE_STEPS, lacking_resources, least_reduction, reduce};
+use super::made::changed_pod;
+use super::requests::{PLACE_STEPS, lacking_resources, least_reduction};
 use crate::simulation::{FailingMember, GroupMember, GroupPlacement, SimulatedPod, Simulation};
 
 /// Number of times that a change is made.
@@ -65,21 +62,19 @@ impl Simulation {
         let problem = self.trial(&target, None, budget).problem();
         others.iter().for_each(|other| self.cluster.forget(other));
         let (member, members) = (self.pods[failing.position].clone(), self.placed_with(namespace, name));
-        lacking_resources(&problem?).into_iter().take(MAX_SETS).find_map(|resources| {
-            least_reduction(&resources, &member.pod, |requests| {
-                budget.spend(members.len() * PLACE_STEPS).ok()?;
-                let (_, repair) = self.trial(&member, None, budget).requesting("", requests)?;
-                let before: Vec<Pod> = members.iter().map(|i| self.pods[*i].pod.clone()).collect();
-                let made = self.make(repair, namespace, name, failing.position);
-                let placed = self.explain_group(namespace, name);
-                for (i, pod) in members.iter().zip(before) {
-                    self.pods[*i].pod = pod;
-                }
-                let placed = placed.filter(|group| group.message.is_none())?;
-                let is_member = |of: &&GroupMember| of.name == member.pod.metadata.name;
-                let node = placed.members.iter().find(is_member)?.node.clone()?;
-                Some(Repair { node, fits: fitting(&placed), ..made? })
-            })
+        let requests = self.trial(&member, None, budget).requests();
+        least_reduction(lacking_resources(&problem?), &requests, |repair| {
+            budget.spend(members.len() * PLACE_STEPS).ok()?;
+            let before: Vec<Pod> = members.iter().map(|i| self.pods[*i].pod.clone()).collect();
+            let made = self.make(repair, namespace, name, failing.position);
+            let placed = self.explain_group(namespace, name);
+            for (i, pod) in members.iter().zip(before) {
+                self.pods[*i].pod = pod;
+            }
+            let placed = placed.filter(|group| group.message.is_none())?;
+            let is_member = |of: &&GroupMember| of.name == member.pod.metadata.name;
+            let node = placed.members.iter().find(is_member)?.node.clone()?;
+            Some(Repair { node, fits: fitting(&placed), ..made? })
         })
     }
 
@@ -131,39 +126,12 @@ impl Simulation {
 
     /// Makes the changes; those of the member's rules and requests also for the members that are like it, whose commands are added.
     fn make(&mut self, mut repair: Repair, namespace: &str, name: &str, member: usize) -> Option<Repair> {
-        for change in &repair.changes {
-            match change {
-                Change::Uncordon { node }
-                | Change::RemoveTaint { node, .. }
-                | Change::SetLabel { node, .. }
-                | Change::RemoveLabel { node, .. } => {
-                    let changed = changed_node(self.nodes.get(node)?, std::slice::from_ref(change));
-                    self.cluster.set_node(&changed);
-                    self.nodes.insert(node.clone(), changed);
-                }
-                Change::AddNode { like: other, in_new_domain, .. } => {
-                    let mut node = like(self.nodes.get(other)?, &repair.node);
-                    for pair in in_new_domain {
-                        node.metadata.labels.insert(pair.key.clone(), pair.value.clone()?);
-                    }
-                    self.cluster.set_node(&node);
-                    for slice in self.devices.slices_like(other, &repair.node) {
-                        self.devices.set(&mut self.cluster, &DeviceObject::ResourceSlice(Box::new(slice)));
-                    }
-                    self.nodes.insert(repair.node.clone(), node);
-                }
-                // Moves are planned for the whole group; the new pod is not in the input.
-                Change::Move { .. } | Change::Scale { .. } | Change::StopOldPodsFirst { .. } => return None,
-                // Each member may have claims of its own.
-                Change::UseDeviceClass { .. } => return None,
-                Change::RequestLess { .. }
-                | Change::Relax { .. }
-                | Change::HonorTaints { .. }
-                | Change::Tolerate { .. }
-                | Change::FreeHostPort { .. }
-                | Change::RemoveGates { .. } => {}
-            }
+        // Moves are planned for the whole group; the new pod is not in the input; each member may have claims of its own.
+        if repair.changes.iter().any(|change| change.is_of_others() || matches!(change, Change::Move { .. }))
+        {
+            return None;
         }
+        self.change_nodes(&repair)?;
         if repair.changes_pod() {
             let before = self.pods[member].pod.clone();
             let workload = self.pods[member].workload.clone();
@@ -188,23 +156,6 @@ impl Simulation {
 fn fitting(group: &GroupPlacement) -> Option<FittingPods> {
     let fits = FittingPods { n_fit: group.n_placed, n_pods: group.n_pods };
     (fits.n_pods > 1).then_some(fits)
-}
-
-pub(super) fn changed_pod(pod: &Pod, repair: &Repair) -> Option<Pod> {
-    let mut pod = pod.clone();
-    if !repair.patch.is_empty() {
-        let patch: json_patch::Patch = serde_json::from_value(repair.patch.clone().into()).ok()?;
-        let mut object = serde_json::to_value(&pod).ok()?;
-        json_patch::patch(&mut object, &patch).ok()?;
-        pod = from_value(&object).ok()?;
-    }
-    for change in &repair.changes {
-        if let Change::RequestLess { container, resource, to, .. } = change {
-            let container = pod.spec.containers.iter_mut().find(|of| of.name == *container)?;
-            reduce(container, resource, to)?;
-        }
-    }
-    Some(pod)
 }
 
 /// The commands that change a pod without a workload.

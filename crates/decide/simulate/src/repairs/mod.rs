@@ -16,6 +16,7 @@ mod core;
 mod device_class;
 mod find;
 mod groups;
+mod made;
 mod moves;
 mod node;
 mod pairs;

@@ -6,17 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_api::object::{Container, Pod};
 use berth_api::read::Kind;
 use berth_api::syntax::quantity::{Quantity, with_unit};
+use berth_api::syntax::shell::Command;
 use berth_engine::{Counts, Verdict};
 
 use super::change::{Change, Repair};
 use super::commands;
 use super::trial::{Problem, Trial};
+use crate::simulation::SimulatedPod;
 
 /// Steps of work of an explanation, and of the search for repairs: about a second each.
 pub(crate) const EXPLAIN_STEPS: u64 = 10_000_000;
 
 /// Sets of resources of which less is requested.
-pub(super) const MAX_SETS: usize = 4;
+const MAX_SETS: usize = 4;
 /// Steps of work of placing a pod.
 pub(super) const PLACE_STEPS: usize = 100;
 
@@ -84,12 +86,33 @@ impl Trial<'_> {
             let then = now.checked_sub(*excess).filter(|then| *then > 0)?;
             requests.insert((*resource).to_owned(), then);
         }
-        self.requesting(excess.node, &requests)
+        self.requests().set(excess.node, &requests)
     }
 
+    /// What the pod requests.
+    pub(super) fn requests(&self) -> Requests {
+        let SimulatedPod { pod, workload, .. } = self.pod;
+        Requests {
+            pod: pod.clone(),
+            workload: workload.clone(),
+            deletion: self.deletion(),
+            restarts: self.n_of_workload(),
+        }
+    }
+}
+
+/// The requests of a pod, and what to change them takes.
+pub(super) struct Requests {
+    pod: Pod,
+    workload: Option<String>,
+    deletion: Option<Command>,
+    restarts: usize,
+}
+
+impl Requests {
     /// The pod with these requests of the container that requests most; it fits on the node.
-    pub(super) fn requesting(&self, node: &str, requests: &BTreeMap<String, i64>) -> Option<(Pod, Repair)> {
-        let mut pod = self.pod.pod.clone();
+    fn set(&self, node: &str, requests: &BTreeMap<String, i64>) -> Option<(Pod, Repair)> {
+        let mut pod = self.pod.clone();
         let mut changes = Vec::new();
         // By container, the requests to be set.
         let mut set: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
@@ -102,7 +125,7 @@ impl Trial<'_> {
             let (container, resource) = (largest.name.clone(), resource.clone());
             changes.push(Change::RequestLess { container, resource, from, to });
         }
-        let (now, workload) = (&self.pod.pod, self.pod.workload.as_deref());
+        let workload = self.workload.as_deref();
         // kubectl knows no templates of other kinds.
         let is_known = workload.is_none_or(|workload| {
             workload.split_once(' ').and_then(|(kind, _)| Kind::named(kind)).is_some_and(Kind::is_workload)
@@ -110,10 +133,9 @@ impl Trial<'_> {
         let commands = set
             .iter()
             .filter(|_| is_known)
-            .map(|(container, requests)| commands::set_requests(now, workload, container, requests));
-        let commands = commands.chain(commands::recreate(now, workload)).collect();
-        let restarts = self.n_of_workload();
-        Some((pod, Repair { restarts, ..Repair::new(changes, node.to_owned(), commands) }))
+            .map(|(container, requests)| commands::set_requests(&self.pod, workload, container, requests));
+        let commands = commands.chain(self.deletion.clone()).collect();
+        Some((pod, Repair { restarts: self.restarts, ..Repair::new(changes, node.to_owned(), commands) }))
     }
 }
 
@@ -142,8 +164,18 @@ pub(super) fn lacking_resources(problem: &Problem) -> Vec<BTreeSet<String>> {
     sets.into_iter().map(|(set, _)| set).collect()
 }
 
-/// The repair with the largest requests of these resources for which `attempt` finds one: of several resources, each loses the same part.
+/// The repair with the largest requests of the first of these sets of resources for which `made` accepts one.
 pub(super) fn least_reduction(
+    sets: Vec<BTreeSet<String>>,
+    requests: &Requests,
+    mut made: impl FnMut(Repair) -> Option<Repair>,
+) -> Option<Repair> {
+    let mut attempt = |amounts: &BTreeMap<String, i64>| made(requests.set("", amounts)?.1);
+    sets.into_iter().take(MAX_SETS).find_map(|resources| largest(&resources, &requests.pod, &mut attempt))
+}
+
+/// The repair with the largest requests of these resources for which `attempt` finds one: of several resources, each loses the same part.
+fn largest(
     resources: &BTreeSet<String>,
     pod: &Pod,
     mut attempt: impl FnMut(&BTreeMap<String, i64>) -> Option<Repair>,

@@ -1,14 +1,12 @@
 //! Repairs of the pods of a rollout, which have to let all of it complete.
 
-use berth_api::object::{DeviceObject, NamespacedName};
+use berth_api::object::NamespacedName;
 use berth_api::work::WorkBudget;
 
-use super::add_node::like;
 use super::change::{Change, Repair};
-use super::groups::changed_pod;
-use super::node::changed_node;
-use super::requests::{EXPLAIN_STEPS, MAX_SETS, lacking_resources, least_reduction};
-use crate::simulation::{Simulation, new_node_name};
+use super::made::changed_pod;
+use super::requests::{EXPLAIN_STEPS, lacking_resources, least_reduction};
+use crate::simulation::Simulation;
 
 /// Nodes that are added at most.
 const MAX_ADDED: usize = 8;
@@ -44,11 +42,8 @@ fn less(
     let budget = WorkBudget::new(EXPLAIN_STEPS);
     let mut trial = simulation.trial(&pod, None, &budget);
     let problem = trial.problem()?;
-    lacking_resources(&problem).into_iter().take(MAX_SETS).find_map(|resources| {
-        least_reduction(&resources, &pod.pod, |requests| {
-            let (_, repair) = trial.requesting("", requests)?;
-            completes(&repair).then_some(repair)
-        })
+    least_reduction(lacking_resources(&problem), &trial.requests(), |repair| {
+        completes(&repair).then_some(repair)
     })
 }
 
@@ -56,31 +51,13 @@ impl Repair {
     /// Makes the changes before the rollout at this position is played: pods of the new template that are not created or have no node are
     /// changed. None for changes that concern other objects.
     pub(crate) fn apply_to_rollout(&self, simulation: &mut Simulation, at: usize) -> Option<()> {
+        if self.changes.iter().any(Change::is_of_others) {
+            return None;
+        }
+        simulation.change_nodes(self)?;
         for change in &self.changes {
-            match change {
-                Change::Uncordon { node }
-                | Change::RemoveTaint { node, .. }
-                | Change::SetLabel { node, .. }
-                | Change::RemoveLabel { node, .. } => {
-                    let node = changed_node(simulation.node(node)?, std::slice::from_ref(change));
-                    simulation.set_node(node);
-                }
-                Change::AddNode { like: other, in_new_domain, .. } => {
-                    let name = new_node_name(other, |name| simulation.has_node(name));
-                    let mut node = like(simulation.node(other)?, &name);
-                    for pair in in_new_domain {
-                        node.metadata.labels.insert(pair.key.clone(), pair.value.clone()?);
-                    }
-                    simulation.set_node(node);
-                    for slice in simulation.devices.slices_like(other, &name) {
-                        simulation.set_device(&DeviceObject::ResourceSlice(Box::new(slice)));
-                    }
-                }
-                Change::Move { namespace, name, to, .. } => simulation.move_pod(namespace, name, to),
-                Change::Scale { .. } | Change::StopOldPodsFirst { .. } | Change::UseDeviceClass { .. } => {
-                    return None;
-                }
-                _ => {}
+            if let Change::Move { namespace, name, to, .. } = change {
+                simulation.move_pod(namespace, name, to);
             }
         }
         if !self.changes_pod() {

@@ -192,7 +192,7 @@ impl Trial<'_> {
             let (pod, workload) = (&self.pod.pod, self.pod.workload.as_deref());
             let changes = paths.iter().map(|path| Change::HonorTaints { term: (*path).to_owned() }).collect();
             let mut commands = vec![commands::patch_template(pod, workload, &patch.operations)];
-            commands.extend(commands::recreate(pod, workload));
+            commands.extend(self.deletion());
             let template_patch = if workload.is_some() { patch.operations.clone() } else { Vec::new() };
             let repair = Repair::new(changes, node, commands);
             let restarts = self.n_of_workload();
@@ -256,7 +256,7 @@ impl Trial<'_> {
                 let own = self.patch(&own)?.operations;
                 commands.push(commands::patch_template(pod, workload, &own));
                 template_patch = own;
-                commands.extend(commands::recreate(pod, workload));
+                commands.extend(self.deletion());
             }
             None => commands.push(commands::patch_template(pod, None, &patch.operations)),
         }

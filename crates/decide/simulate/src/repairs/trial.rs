@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use berth_api::object::{Node, PodDisruptionBudget, RuntimeClass};
+use berth_api::syntax::shell::Command;
 use berth_api::work::WorkBudget;
 use berth_control::budget::Scales;
 use berth_engine::{Cluster, PreparedPod, Verdict, ViolationKey};
@@ -11,7 +12,9 @@ use berth_rules::{KnownNamespaces, PodRules};
 
 use jiff::Timestamp;
 
-use crate::simulation::{Devices, Pods, SimulatedPod};
+use super::commands;
+use crate::simulation::workloads::Workloads;
+use crate::simulation::{Devices, Pods, SimulatedPod, UpdateRule};
 
 /// An unschedulable pod, in a cluster that is changed and restored.
 pub(super) struct Trial<'a> {
@@ -25,6 +28,7 @@ pub(super) struct Trial<'a> {
     pub(super) policies: &'a [PlacementPolicy],
     pub(super) runtime_classes: &'a [RuntimeClass],
     pub(super) devices: &'a mut Devices,
+    pub(super) workloads: &'a Workloads,
     pub(super) pod: &'a SimulatedPod,
     pub(super) now: Timestamp,
     /// Only this node is changed, or gets the pod.
@@ -88,6 +92,18 @@ impl<'a> Trial<'a> {
                     == (&self.pod.workload, &self.pod.pod.metadata.namespace)
         };
         self.pods.iter().filter(is_of).count()
+    }
+
+    /// The command after which the pending pod has a changed template, where the controller of its workload does not replace it.
+    pub(super) fn deletion(&self) -> Option<Command> {
+        let (pod, workload) = (&self.pod.pod, self.pod.workload.as_deref()?);
+        let rule = self.workloads.update_rule(&pod.metadata.namespace, workload);
+        let is_replaced = match workload.split(' ').next()? {
+            "StatefulSet" => rule.is_some_and(UpdateRule::replaces_unready),
+            "DaemonSet" => rule.is_none_or(UpdateRule::replaces_unready),
+            kind => !["ReplicaSet", "ReplicationController"].contains(&kind),
+        };
+        (!is_replaced).then(|| commands::delete_pod(pod))
     }
 
     /// Where the pod, or a changed form of it, is placed.

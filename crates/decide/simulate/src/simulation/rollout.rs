@@ -358,6 +358,11 @@ impl UpdateRule {
         self.update.kind != "OnDelete" && self.update.rolling_update.partition <= 0 && !self.is_paused
     }
 
+    /// Whether that includes pods that are not ready: an ordered StatefulSet waits for those of its earlier template.
+    pub fn replaces_unready(&self) -> bool {
+        self.replaces_all() && (self.kind != Kind::StatefulSet || self.is_parallel)
+    }
+
     fn strategy(&self, replicas: i32, pods: &RolledPods<'_>) -> Strategy {
         let rolling = &self.update.rolling_update;
         match self.kind {

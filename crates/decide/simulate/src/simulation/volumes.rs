@@ -154,20 +154,17 @@ impl Volumes {
             && let Some(volume) = self.unclaimed.remove(&claim.spec.volume_name)
         {
             bind(cluster, volume, &mut claim);
+        } else if self.claim_refs.get(&claim.spec.volume_name) == Some(&claim.metadata.namespaced_name()) {
+            complete(&mut claim);
         } else if !is_unbound && claim.status.phase != "Bound" {
             let (name, volume) = (claim.metadata.namespaced_name(), &claim.spec.volume_name);
-            let why = match self.claim_refs.get(volume) {
-                Some(of) if *of == name => None,
-                Some(of) => Some(format!("is that of PersistentVolumeClaim {of}")),
-                None => Some(match mismatch.flatten() {
-                    Some(why) => format!("does not satisfy it: {why}"),
-                    None => "does not exist".to_owned(),
-                }),
+            let why = match (self.claim_refs.get(volume), mismatch.flatten()) {
+                (Some(other), _) => format!("is that of PersistentVolumeClaim {other}"),
+                (None, Some(why)) => format!("does not satisfy it: {why}"),
+                (None, None) => "does not exist".to_owned(),
             };
-            let lost = |why| format!("PersistentVolume {volume} of PersistentVolumeClaim {name} {why}");
-            if let Some(why) = why.map(lost) {
-                self.lost.insert(name, why);
-            }
+            let why = format!("PersistentVolume {volume} of PersistentVolumeClaim {name} {why}");
+            self.lost.insert(name, why);
         }
         cluster.set_volume_object(VolumeObject::PersistentVolumeClaim(Box::new(claim)));
         true
@@ -203,13 +200,18 @@ pub(super) fn wait_for_first_consumer(class: &mut StorageClass) -> bool {
 
 /// Binds a claim to the volume that it names, as a controller does.
 fn bind(cluster: &mut Cluster, mut volume: Box<PersistentVolume>, claim: &mut PersistentVolumeClaim) {
-    let ObjectMeta { namespace, name, uid, annotations, .. } = &mut claim.metadata;
-    annotations.insert(BIND_COMPLETED_ANNOTATION.to_owned(), "yes".to_owned());
-    claim.status.phase = "Bound".to_owned();
+    complete(claim);
+    let ObjectMeta { namespace, name, uid, .. } = &claim.metadata;
     volume.spec.claim_ref =
         Some(ClaimReference { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() });
     volume.status.phase = "Bound".to_owned();
     cluster.set_volume_object(VolumeObject::PersistentVolume(volume));
+}
+
+/// Completes the binding of a claim to the volume that it names and that names it.
+fn complete(claim: &mut PersistentVolumeClaim) {
+    claim.metadata.annotations.insert(BIND_COMPLETED_ANNOTATION.to_owned(), "yes".to_owned());
+    claim.status.phase = "Bound".to_owned();
 }
 
 pub fn volume_claims(pod: &Pod) -> impl Iterator<Item = NamespacedName> {

@@ -205,15 +205,16 @@ impl Change {
                 }
                 let why = format!("has no controller: the taint {} on {name} deletes it", taint.key);
                 let gates = simulation.cluster.settings().config.feature_gates;
-                let ends = departures.without_contact.contains(name) && !simulation.keeps_terminating(name);
+                let contact = departures.without_contact.get(name);
+                let ended = contact.filter(|_| !simulation.keeps_terminating(name)).copied();
                 // A toleration with a time limit only postpones the eviction.
                 let leaves = |pod: &Pod| {
                     let is_evicted = evicts && stay(&pod.spec.tolerations, taint, gates) != Stay::Forever;
-                    let is_terminating = || {
-                        let contact = unreachable(pod, None, true, gates);
+                    let is_terminating = |seconds| {
+                        let contact = unreachable(pod, seconds, true, gates);
                         pod.metadata.is_deleting() || matches!(contact, Contact::Lost(_))
                     };
-                    is_evicted || ends && is_terminating()
+                    is_evicted || ended.is_some_and(is_terminating)
                 };
                 departures.leave(simulation, &why, |pod, node| node == name && leaves(pod));
             }
@@ -330,13 +331,13 @@ fn lose_contact(
     let nodes = inventory.nodes.iter().map(|entry| &entry.object);
     for node in nodes.clone().filter(|node| domain_of(node, key) == Some(value)) {
         departures.unreachable.push((node.metadata.name.clone(), seconds));
-        departures.without_contact.insert(node.metadata.name.clone());
+        departures.without_contact.insert(node.metadata.name.clone(), seconds);
     }
     let not_ready = &departures.without_contact;
     let zones = Zones::new(nodes.clone().map(|node| &node.metadata));
-    let evicts = zones.evicting(not_ready.iter().map(String::as_str));
+    let evicts = zones.evicting(not_ready.keys().map(String::as_str));
     let unreachable =
-        nodes.filter(|node| not_ready.contains(&node.metadata.name)).cloned().map(|mut node| {
+        nodes.filter(|node| not_ready.contains_key(&node.metadata.name)).cloned().map(|mut node| {
             taint_unreachable(&mut node.spec, evicts(&node.metadata.name));
             node
         });

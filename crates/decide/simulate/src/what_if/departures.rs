@@ -1,6 +1,6 @@
 //! Pods that leave the cluster with the changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::object::{NamespacedName, Pod, Taint};
 use berth_control::taints::{Stay, is_eviction, stay};
@@ -18,8 +18,8 @@ pub(super) struct Departures {
     pub(super) nodes: Vec<String>,
     /// Nodes that are to lose contact, for so many seconds.
     pub(super) unreachable: Vec<(String, Option<i64>)>,
-    /// Nodes that have lost it.
-    pub(super) without_contact: BTreeSet<String>,
+    /// Nodes that have lost it, with the same.
+    pub(super) without_contact: BTreeMap<String, Option<i64>>,
     /// Taints of nodes that evict pods.
     pub(super) tainted: Vec<(String, Taint)>,
     /// Pods that leave their nodes, whatever budgets say.
@@ -47,9 +47,10 @@ impl Departures {
 
     /// Why a pod does not run although it has a node: that has lost contact, and nothing replaces the pod.
     pub(super) fn stranded(&self, pod: &SimulatedPod, simulation: &Simulation) -> Option<&'static str> {
-        let node = pod.node().filter(|node| self.without_contact.contains(*node))?;
+        let node = pod.node()?;
+        let seconds = *self.without_contact.get(node)?;
         let evicts = simulation.node(node)?.spec.taints.iter().any(is_eviction);
-        match unreachable(&pod.pod, None, evicts, simulation.cluster.settings().config.feature_gates) {
+        match unreachable(&pod.pod, seconds, evicts, simulation.cluster.settings().config.feature_gates) {
             Contact::OfNode => None,
             _ if pod.pod.awaits_node_admission() => Some(NAMES_UNREACHABLE),
             Contact::Lost(why) => Some(why),

@@ -143,9 +143,11 @@ fn created<'a>(rollout: &'a Rollout, simulation: &'a Simulation) -> impl Iterato
     rollout.created.iter().filter_map(|name| simulation.pod(name.namespace(), name.name()))
 }
 
-/// The pods of an earlier template that a StatefulSet does not replace because they do not run.
+/// The pods of an earlier template that an ordered StatefulSet does not replace because they do not run.
 fn blocking(rollout: &Rollout, simulation: &Simulation) -> Vec<NamespacedName> {
-    let Strategy::StatefulSet(spec, _) = &rollout.strategy else { return Vec::new() };
+    let Strategy::StatefulSet(spec @ Spec { is_parallel: false, .. }, _) = &rollout.strategy else {
+        return Vec::new();
+    };
     let is_wanted = |name: &&NamespacedName| ordinal(name.name()).is_some_and(|n| spec.ordinals.contains(&n));
     let old = rollout.old.iter().map(|old| &old.name).filter(is_wanted);
     let is_blocking = |name: &&NamespacedName| !simulation.is_available(name);

@@ -526,6 +526,9 @@ fn pods_whose_node_cannot_mount_their_volumes_ran_there() {
         + claim
         + volume
         + free
+        // Its binding is complete once a controller has seen it.
+        + &volume.replace("name: pv", "name: own").replace("name: far", "name: own")
+        + &names("own", "own", "1Gi")
         + &names("gone", "nowhere", "1Gi")
         + &names("taken", "pv", "1Gi")
         + &names("large", "free", "2Gi")
@@ -533,6 +536,7 @@ fn pods_whose_node_cannot_mount_their_volumes_ran_there() {
         + &names("fits", "free", "1Gi")
         + &with("missing", "kube-01", "none", "")
         + &with("far", "kube-01", "far", "")
+        + &with("own", "kube-01", "own", "")
         + &with("near", "kube-02", "far", "")
         + &with("started", "kube-01", "none", started)
         + &with("gone", "kube-01", "gone", "")
@@ -546,6 +550,7 @@ fn pods_whose_node_cannot_mount_their_volumes_ran_there() {
         [
             waiting("missing"),
             waiting("far"),
+            waiting("own"),
             "near: kube-02".to_owned(),
             waiting("started"),
             waiting("gone"),

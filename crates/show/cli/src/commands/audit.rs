@@ -1,6 +1,5 @@
 //! `berth audit`.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 
 use berth_api::syntax::labels::ZONE;
@@ -17,7 +16,7 @@ use super::cluster_args::ClusterArgs;
 use super::hold_args::HoldArgs;
 use super::picture_args::PictureArgs;
 use crate::error::CliError;
-use crate::objects::not_found;
+use crate::objects::check_namespace;
 use crate::pictures::PictureOutputArgs;
 use crate::render::audit::{self, Audit, AuditSummary};
 

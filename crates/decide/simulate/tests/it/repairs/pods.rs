@@ -124,23 +124,39 @@ fn a_repair_was_verified_for_one_pod_of_its_workload() {
     );
 }
 
+/// The first repair of a workload of which three pods run and two are pending.
+fn repair_of_workload(kind: &str, owner: &str, more: &str) -> Repair {
+    let template = "{metadata: {labels: {app: w}}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 3}}}]}}";
+    let workload = format!(
+        "{{apiVersion: apps/v1, kind: {kind}, metadata: {{name: w}}, spec: \
+         {{replicas: 5, selector: {{matchLabels: {{app: w}}}}, template: {template}{more}}}}}"
+    );
+    let pod = |i: usize, on: &str| {
+        format!("pod default/w-{i} {on} cpu=3 app=w pod-template-hash=x owner:{owner}\n")
+    };
+    let running: String = ["a", "b", "c"].iter().zip(0..).map(|(n, i)| pod(i, &format!("on {n}"))).collect();
+    let text = "node a cpu=4\nnode b cpu=4\nnode c cpu=4\n".to_owned() + &running + &pod(3, "") + &pod(4, "");
+    let (_, _, explained) =
+        explained_of(&text, Inventory::from_text(&workload).expect("the text is well-formed"));
+    explained.repairs.into_iter().next().expect("the pods fit with less")
+}
+
+#[test]
+fn a_pending_pod_was_deleted_that_its_controller_replaces() {
+    let deletes = |more: &str| {
+        let more = format!(", serviceName: w, podManagementPolicy: Parallel{more}");
+        let repair = repair_of_workload("StatefulSet", "StatefulSet/w", &more);
+        Command::lines(&repair.commands).contains("kubectl delete pod")
+    };
+    assert!(!deletes(""));
+    assert!(deletes(", updateStrategy: {type: OnDelete}"));
+}
+
 #[test]
 fn a_repair_of_running_pods_was_verified_without_their_rolling_update() {
     let repairs = |kind: &str, owner: &str, more: &str| {
-        let template = "{metadata: {labels: {app: w}}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 3}}}]}}";
-        let workload = format!(
-            "{{apiVersion: apps/v1, kind: {kind}, metadata: {{name: w}}, spec: \
-             {{replicas: 5, selector: {{matchLabels: {{app: w}}}}, template: {template}{more}}}}}"
-        );
-        let pod = |i: usize, on: &str| {
-            format!("pod default/w-{i} {on} cpu=3 app=w pod-template-hash=x owner:{owner}\n")
-        };
-        let running: String =
-            ["a", "b", "c"].iter().zip(0..).map(|(n, i)| pod(i, &format!("on {n}"))).collect();
-        let text =
-            "node a cpu=4\nnode b cpu=4\nnode c cpu=4\n".to_owned() + &running + &pod(3, "") + &pod(4, "");
-        let (_, _, explained) = explained_of(&text, Inventory::from_text(&workload).unwrap());
-        format!("{} -> {}", explained.repairs[0].changes[0], explained.repairs[0].result())
+        let repair = repair_of_workload(kind, owner, more);
+        format!("{} -> {}", repair.changes[0], repair.result())
     };
     // With 2, no new pod fits beside the old ones, and a rolling update stops none of them: three of five run, and four have to.
     let beside = "request 1 cpu instead of 3 in container c -> a; all 5 pods fit";

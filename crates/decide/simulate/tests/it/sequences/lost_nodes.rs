@@ -18,6 +18,8 @@ fn pods_leave_a_node_that_is_unreachable_for_longer_than_they_tolerate() {
     assert!(why.unwrap().starts_with("stays on its unreachable node"));
     let (on, why) = state(&text.replace("Deployment", "StatefulSet"), None);
     assert!(on == ["b"] && why.unwrap().starts_with("the StatefulSet creates no other pod"));
+    let (_, why) = state(&text.replace("Deployment", "StatefulSet"), Some(299));
+    assert!(why.unwrap().starts_with("stays on its unreachable node"), "it is not evicted in that time");
 }
 
 #[test]
