@@ -216,7 +216,7 @@ const NO_POD: &str = "the cluster has no such pod";
 const CONFIGURATION: &str = "it is a file of the scheduler, not an object of the cluster";
 
 impl WritePlan {
-    /// The writes of changes to the cluster of an inventory. `namespace` and errors are those of [`ChangeRequest::change`]. `is_forced`:
+    /// The writes of changes to the cluster of an inventory. `namespace` and errors are those of [`ChangeRequest::changes`]. `is_forced`:
     /// manifests take fields from other field managers.
     pub(crate) fn of(
         requests: &[ChangeRequest],
@@ -234,7 +234,10 @@ impl WritePlan {
                         .for_each(|manifest| plan.add_manifest(manifest, is_forced, inventory));
                 }
                 ChangeRequest::Then => {}
-                request => plan.add(request.change(namespace, inventory)?, inventory),
+                request => {
+                    let changes = request.changes(namespace, inventory)?;
+                    changes.into_iter().for_each(|change| plan.add(change, inventory));
+                }
             }
         }
         // A drain and an eviction may name the same pod.

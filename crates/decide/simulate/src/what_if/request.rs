@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::object::{NamespacedName, Taint};
+use berth_api::object::{NamespacedName, Node, Taint};
 use berth_api::read::Kind;
 use berth_api::syntax;
 use berth_api::syntax::format::{abbreviated, not_in_input};
 use berth_api::syntax::labels::{HOSTNAME, REGION, ZONE};
 use berth_api::syntax::similar;
 use berth_input::inventory::Inventory;
+use berth_rules::Selector;
 
 use super::change::Change;
 use super::error::ChangeError;
@@ -90,11 +91,23 @@ impl ChangeRequest {
         ChangeRequest::Change(Change::FailDevices { driver, pool: parts.next(), device: parts.next() })
     }
 
-    /// The change. `namespace` is that of the objects; without it, the only one that has the name.
+    /// The change, or one of each node that it names by a pattern or by labels. `namespace` is that of the objects; without it, the only
+    /// one that has the name.
     ///
     /// # Errors
-    /// The text names no workload, the name is ambiguous, or it is not the change of one object.
-    pub fn change(&self, namespace: Option<&str>, inventory: &Inventory) -> Result<Change, String> {
+    /// The text names no workload or no node, the name is ambiguous, or it is not a change of objects.
+    pub fn changes(&self, namespace: Option<&str>, inventory: &Inventory) -> Result<Vec<Change>, String> {
+        let (of_node, nodes): (fn(String) -> Change, _) = match self {
+            ChangeRequest::Change(Change::RemoveNode(nodes)) => (Change::RemoveNode, nodes),
+            ChangeRequest::Change(Change::Drain(nodes)) => (Change::Drain, nodes),
+            ChangeRequest::Change(Change::Cordon(nodes)) => (Change::Cordon, nodes),
+            ChangeRequest::Change(Change::Uncordon(nodes)) => (Change::Uncordon, nodes),
+            other => return Ok(vec![other.change(namespace, inventory)?]),
+        };
+        Ok(nodes_of(nodes, inventory)?.into_iter().map(of_node).collect())
+    }
+
+    fn change(&self, namespace: Option<&str>, inventory: &Inventory) -> Result<Change, String> {
         Ok(match self {
             ChangeRequest::Change(change) => change.clone(),
             ChangeRequest::Scale(workload, n_replicas) => {
@@ -120,6 +133,38 @@ impl ChangeRequest {
             }
         })
     }
+}
+
+/// The nodes that a text names: one, those of a pattern such as `worker-*`, or those of labels such as `pool=web,!gpu`, by name.
+fn nodes_of(text: &str, inventory: &Inventory) -> Result<Vec<String>, String> {
+    let nodes = inventory.nodes.iter().map(|entry| &entry.object);
+    let mut found: Vec<String> = if text.contains('*') {
+        nodes.map(|node| &node.metadata.name).filter(|name| matches_pattern(text, name)).cloned().collect()
+    } else if text.contains(['=', '!', ',', '(']) {
+        let selector: Selector = text.parse().map_err(|error| format!("{text}: {error}"))?;
+        let has = |node: &&Node| {
+            selector.matches(|key| node.metadata.labels.get(topology_key(key).as_str()).map(AsRef::as_ref))
+        };
+        nodes.filter(has).map(|node| node.metadata.name.clone()).collect()
+    } else {
+        return Ok(vec![text.to_owned()]);
+    };
+    if found.is_empty() {
+        return Err(format!("{text}: no node of the input has such a name or such labels"));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// `*` stands for any characters; a pattern has at least one.
+fn matches_pattern(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let (start, end) = (parts.next().unwrap_or_default(), parts.next_back().unwrap_or_default());
+    let mut rest = text.strip_prefix(start);
+    for part in parts {
+        rest = rest.and_then(|rest| rest.split_once(part)).map(|(_, rest)| rest);
+    }
+    rest.is_some_and(|rest| rest.ends_with(end))
 }
 
 /// The workload that a text such as `deploy/web` names.
@@ -286,6 +331,40 @@ pub fn topology_key(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_of_nodes_names_one_a_pattern_or_labels() {
+        let node = |name: &str, pool: &str| {
+            format!(
+                "---\n{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{pool: {pool}, topology.kubernetes.io/zone: z}}}}}}\n"
+            )
+        };
+        let text = [node("web-2", "web"), node("web-1", "web"), node("gpu-1", "gpu")].concat();
+        let inventory = Inventory::from_text(&text).unwrap();
+        let drained = |nodes: &str| {
+            let changes = ChangeRequest::Change(Change::Drain(nodes.to_owned())).changes(None, &inventory)?;
+            let name = |change: Change| match change {
+                Change::Drain(name) => name,
+                other => panic!("{other:?}"),
+            };
+            Ok::<_, String>(changes.into_iter().map(name).collect::<Vec<_>>())
+        };
+        for (nodes, expected) in [
+            ("web-2", &["web-2"][..]),
+            ("unknown", &["unknown"]),
+            ("web-*", &["web-1", "web-2"]),
+            ("*-1", &["gpu-1", "web-1"]),
+            ("w*b*2", &["web-2"]),
+            ("pool=web", &["web-1", "web-2"]),
+            ("pool!=web,zone=z", &["gpu-1"]),
+            ("pool in (gpu,web)", &["gpu-1", "web-1", "web-2"]),
+        ] {
+            assert_eq!(drained(nodes).unwrap(), expected, "{nodes}");
+        }
+        for nodes in ["db-*", "web-1*1", "pool=db", "=", "pool in web)"] {
+            assert!(drained(nodes).unwrap_err().starts_with(nodes), "{nodes}");
+        }
+    }
 
     #[test]
     fn only_workloads_are_named_as_such() {

@@ -21,18 +21,20 @@ pub struct ChangeArgs(Vec<ChangeRequest>);
 #[command(next_help_heading = "Changes")]
 struct Flags {
     /// Remove a node with its pods; like all changes, can be repeated
-    #[arg(long, value_name = "NODE", num_args = 1)]
+    ///
+    /// NODES is a name, a pattern such as 'worker-*', or labels such as pool=web,!gpu.
+    #[arg(long, value_name = "NODES", num_args = 1)]
     remove_node: Vec<String>,
     /// Cordon a node and evict its pods, except those of DaemonSets, as far as PodDisruptionBudgets allow
     ///
     /// The node remains, and its domain counts for spread constraints.
-    #[arg(long, value_name = "NODE", num_args = 1)]
+    #[arg(long, value_name = "NODES", num_args = 1)]
     drain: Vec<String>,
     /// Cordon a node: no pod is placed there any more
-    #[arg(long, value_name = "NODE", num_args = 1)]
+    #[arg(long, value_name = "NODES", num_args = 1)]
     cordon: Vec<String>,
     /// End the cordon of a node
-    #[arg(long, value_name = "NODE", num_args = 1)]
+    #[arg(long, value_name = "NODES", num_args = 1)]
     uncordon: Vec<String>,
     /// Remove all nodes with this label; zone and region stand for their label keys
     #[arg(long, value_name = "KEY=VALUE", num_args = 1, value_parser = key_value)]

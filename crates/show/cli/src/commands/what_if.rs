@@ -226,10 +226,10 @@ pub fn run(args: &Args) -> Result<ExitStatus, CliError> {
                     .map_err(|error| CliError::NotFound(format!("--roll-nodes: {}", refusal(&error))))?;
             }
             request => {
-                let change = request.change(args.namespace.as_deref(), what_if.inventory());
-                what_if
-                    .apply(&change.map_err(CliError::Usage)?)
-                    .map_err(|error| CliError::NotFound(refusal(&error)))?;
+                let changes = request.changes(args.namespace.as_deref(), what_if.inventory());
+                for change in changes.map_err(CliError::Usage)? {
+                    what_if.apply(&change).map_err(|error| CliError::NotFound(refusal(&error)))?;
+                }
             }
         }
         has_change = true;

@@ -176,8 +176,9 @@ impl Question {
                 what_if.then().map_err(|error| refused(error.to_string()))?;
                 continue;
             }
-            let change = request.change(self.namespace.as_deref(), what_if.inventory()).map_err(refused)?;
-            what_if.apply(&change).map_err(|error| refused(refusal(&error)))?;
+            for change in request.changes(self.namespace.as_deref(), what_if.inventory()).map_err(refused)? {
+                what_if.apply(&change).map_err(|error| refused(refusal(&error)))?;
+            }
         }
         if let Some(rules) = state.enforcer {
             what_if.evict_without_target(rules.evicted_without_target);
