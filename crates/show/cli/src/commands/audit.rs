@@ -6,7 +6,7 @@ use berth_api::syntax::labels::ZONE;
 use berth_console::pictures::ColorBy;
 use berth_enforcer::HoldForecast;
 use berth_engine::{Cluster, Remedies, RemedyOptions, Violation, ViolationKey};
-use berth_simulate::{SimulatedPod, Simulation, UnadmittedState};
+use berth_simulate::{SimulatedPod, UnadmittedState};
 use berth_terminal::output;
 use berth_terminal::process::ExitStatus;
 use berth_terminal::progress;
