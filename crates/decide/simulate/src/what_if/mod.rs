@@ -464,7 +464,7 @@ impl Changed {
     }
 }
 
-/// Places the pods that workloads of the input do not have so far, as running pods of the input. Returns the
+/// Creates and places the pods that workloads of the input do not have so far, as pods of the input. Returns the
 /// simulation, and whether workloads replace or remove pods: then it is not what the input is built to.
 pub(crate) fn place_new(
     inventory: &mut Inventory,
@@ -501,7 +501,7 @@ fn release_claims(inventory: &mut Inventory, ran: &BTreeSet<String>) {
     }
 }
 
-/// Adds the pods that were placed to the input, as running ones, with the claims that were created with them. Returns
+/// Adds the pods that were created to the input, with the claims that were created with them; those that were placed run. Returns
 /// whether workloads replace or remove pods. Pods of the input that their nodes admit run from now on.
 fn keep_placed(
     inventory: &mut Inventory,
@@ -518,13 +518,12 @@ fn keep_placed(
             RUNNING.clone_into(&mut pod.status.phase);
         }
     }
-    let mut placed = simulation.pods().iter().filter(|pod| pod.node().is_some());
+    let mut created = simulation.pods().iter().filter(|pod| is_created(pod));
     let is_given = |pod: &SimulatedPod| given.contains(&pod.pod.metadata.namespaced_name());
-    if simulation.rolled_out().is_empty() && placed.all(is_given) {
+    if simulation.rolled_out().is_empty() && created.all(is_given) {
         return Ok(false);
     }
-    let rolls_out =
-        add_created(inventory, simulation, |pod| pod.node().is_some() || is_refused_replica(pod), now)?;
+    let rolls_out = add_created(inventory, simulation, is_created, now)?;
     set_volumes(inventory, simulation);
     simulation.run_placed(|pod| as_object(pod, now));
     Ok(rolls_out)
@@ -550,10 +549,7 @@ fn write_back(
     for pod in simulation.pods().iter().filter(|pod| is_lost(pod)) {
         lost.push((pod.pod.metadata.namespaced_name(), pod.outcome.message().into_owned()));
     }
-    // A controller creates later what it could not create so far.
-    let is_kept =
-        |pod: &SimulatedPod| !pod.is_unadmitted(UnadmittedState::NotCreated) || is_refused_replica(pod);
-    let is_there = |pod: &SimulatedPod| !is_lost(pod) && is_kept(pod);
+    let is_there = |pod: &SimulatedPod| !is_lost(pod) && is_created(pod);
     add_created(inventory, simulation, is_there, now)?;
     bind_volumes(inventory, simulation);
     inventory.pods.retain_mut(|entry| {
@@ -575,6 +571,11 @@ fn write_back(
     // They are those of before the changes.
     inventory.pod_disruption_budgets.iter_mut().for_each(|entry| entry.object.status = Default::default());
     Ok(())
+}
+
+/// Whether the pod is there, or counts as if it were. A controller creates later what it could not create so far.
+fn is_created(pod: &SimulatedPod) -> bool {
+    !pod.is_unadmitted(UnadmittedState::NotCreated) || is_refused_replica(pod)
 }
 
 /// Whether a quota keeps a ReplicaSet from creating the pod: it counts in the size of that ReplicaSet.

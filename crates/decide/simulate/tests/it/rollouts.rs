@@ -76,6 +76,22 @@ fn the_same_rollout_completes_where_a_node_is_free_or_an_old_pod_may_stop() {
     assert_eq!(update("Deployment", recreate, ONE_PER_NODE, 3).1, None);
 }
 
+/// kube-controller-manager 1.37.2: only `Parallel` replaces a pod of an earlier template that is not ready.
+#[test]
+fn a_pod_that_was_pending_before_a_change_got_the_new_template() {
+    for (policy, replaces) in [("OrderedReady", false), ("Parallel", true)] {
+        let spec = format!("replicas: 1, podManagementPolicy: {policy},");
+        let before = nodes(2) + &workload("StatefulSet", &spec, "'1'", "nodeSelector: {disk: ssd},");
+        let outcome = rolled_out(&before, &workload("StatefulSet", &spec, "'2'", ""));
+        assert_eq!(outcome.unplaced.is_empty(), replaces, "{policy}: {outcome:?}");
+        let fixes: Vec<&str> = outcome.stuck_rollouts.iter().map(|stuck| stuck.fix.as_str()).collect();
+        match replaces {
+            true => assert_eq!(fixes, [] as [&str; 0]),
+            false => assert!(fixes[0].starts_with("kubectl delete pod web-0 -n default: "), "{fixes:?}"),
+        }
+    }
+}
+
 #[test]
 fn a_paused_deployment_keeps_its_pods() {
     let (outcome, stuck) = update("Deployment", "replicas: 3, paused: true,", ONE_PER_NODE, 3);
