@@ -64,8 +64,9 @@ impl UnknownFields {
 /// they are added to a cluster; what a server has stored is valid.
 pub fn refusal(manifest: &Manifest, rules: RuleOptions) -> Option<InvalidObject> {
     let metadata = &manifest.value["metadata"];
-    let is_written =
-        ["uid", "creationTimestamp", "ownerReferences"].iter().all(|field| metadata[*field].is_null());
+    let is_written = ["uid", "resourceVersion", "creationTimestamp", "ownerReferences"]
+        .iter()
+        .all(|field| metadata[*field].is_null());
     let decides = |kind: &Kind| !matches!(kind, Kind::Pod | Kind::Node | Kind::Service | Kind::NetworkPolicy);
     Kind::of(&manifest.api_version, &manifest.kind).filter(|kind| is_written && decides(kind))?;
     let errors = refusals(&manifest.value, rules);

@@ -95,7 +95,7 @@ async fn wrong_arguments_are_answered_with_what_is_wrong() {
         ("what_if", json!({"changes": [{"drain": {"node": "nobody"}}]}), "nobody"),
         ("what_if", json!({"changes": [{"explode": {}}]}), "unknown variant `explode`"),
         ("capacity", json!({}), "missing field `workload`"),
-        ("lint", json!({"manifests": "kind: ["}), "-:1"),
+        ("lint", json!({"manifests": "kind: ["}), "standard input:1:7: invalid YAML"),
         ("lint", json!({"manifests": "#".repeat(1 << 21)}), "at most 1048576 are read"),
     ] {
         let result = call(&client, tool, arguments).await;
