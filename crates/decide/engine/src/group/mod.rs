@@ -131,7 +131,7 @@ impl MemberFailure {
         let message =
             format!("{} of {n} pods fit{domain}, {min} have to; pod {name} does not: {why}", self.n_placed);
         match self.is_cut {
-            true => message + " The search was ended at its limit of 262,144 evaluations.",
+            true => message + " The search was ended at its limit.",
             false => message,
         }
     }

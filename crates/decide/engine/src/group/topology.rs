@@ -61,6 +61,9 @@ struct Candidate {
     usage: i64,
 }
 
+/// Steps of the budget of a command, page or attempt that an evaluation takes.
+const STEPS: u64 = 50;
+
 /// The search of a group.
 pub(super) struct Placing<'a, 'b> {
     by: &'a mut Deciding<'b>,
@@ -126,9 +129,14 @@ impl<'a, 'b> Placing<'a, 'b> {
         let restricting = if domain.is_constraint { &all_nodes } else { domain };
         let searched = Member::all(self.by.state, self.group.members, members, restricting);
         let descent = first_descent(members.len());
-        let budget = descent.max(self.budget.min(BUDGET));
+        let work = self.by.state.settings.device_work.clone();
+        // What comes after it finds some: other domains, and the search for victims.
+        let allowed = usize::try_from(work.left() / (2 * STEPS)).unwrap_or(usize::MAX);
+        let budget = descent.max(self.budget.min(BUDGET).min(allowed));
         let (found, left) = Search::new(self.by, searched, domain, min, budget).run();
-        self.budget = self.budget.saturating_sub((budget - left).saturating_sub(descent));
+        let beyond = (budget - left).saturating_sub(descent);
+        self.budget = self.budget.saturating_sub(beyond);
+        work.spend(STEPS * beyond as u64);
         #[cfg(test)]
         tests::N_EVALUATED.set(tests::N_EVALUATED.get() + budget - left);
         match found {
@@ -403,5 +411,17 @@ mod tests {
         assert!(failure.is_cut);
         let n_evaluated = N_EVALUATED.get();
         assert!((2 * BUDGET..=ALL_DOMAINS + BUDGET).contains(&n_evaluated), "{n_evaluated}");
+        assert_eq!(cluster.device_work().n_spent() / STEPS / BUDGET as u64, 3);
+
+        // All groups together.
+        cluster.device_work().allow(60_000_000, 100_000_000);
+        for _ in 0..20 {
+            let GroupOutcome::Unplaced(failure) = cluster.place_group(&group) else {
+                panic!("they do not fit")
+            };
+            assert!(failure.is_cut && failure.n_placed > 10, "{failure:?}");
+        }
+        let n_all = N_EVALUATED.get() - n_evaluated;
+        assert!(n_all < 2_000_000 + 20 * 8 * first_descent(18), "{n_all}");
     }
 }

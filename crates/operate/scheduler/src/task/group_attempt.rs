@@ -76,6 +76,8 @@ impl Scheduler {
             }
             GroupOutcome::Unplaced(failure) => failure,
         };
+        // In its turn, it has as many steps as it can get.
+        let is_cut = failure.is_cut && !context.pending.queue.waits_for_turn(entry);
         let members = || ids.iter().filter_map(|id| context.pending.pods.get(*id));
         let pods: Vec<_> = members().map(|queued| queued.decided().clone()).collect();
         let group = Group { members: &pods, ..group };
@@ -85,7 +87,7 @@ impl Scheduler {
             Outcome::Unschedulable { plugins, .. } => plugins,
             _ => Vec::new(),
         };
-        if context.state.cluster.device_work().is_cut() {
+        if is_cut || context.state.cluster.device_work().is_cut() {
             return self.group_waits_for_turn(entry, ids, &(message + &relaxed));
         }
         let awaits_victims = self.groups.awaits_victims(context, entry);

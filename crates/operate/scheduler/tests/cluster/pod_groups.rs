@@ -318,6 +318,29 @@ async fn single_pods_that_follow_one_another_do_not_starve_a_group() {
     scheduler.stopped().await;
 }
 
+/// One division of the members among the two nodes fits, and finding it takes longer than a first decision may.
+#[tokio::test(start_paused = true)]
+async fn a_group_whose_search_is_long_is_placed_in_its_turn() {
+    let sizes = [117, 129, 172, 197, 208, 496, 592, 617, 624, 785, 828, 862, 1963];
+    let half = sizes.iter().sum::<usize>() / 2;
+    let world = World::start().await;
+    for name in ["n0", "n1"] {
+        let amounts = json!({"cpu": format!("{half}m"), "memory": "64Gi", "pods": "110"});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "status": {"capacity": amounts, "allocatable": amounts}});
+        world.create(NODES, node).await;
+    }
+    for (i, size) in sizes.iter().enumerate() {
+        let mut member = annotated(&format!("m-{i:02}"), "long", sizes.len());
+        member["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(format!("{size}m"));
+        world.pod(member).await;
+    }
+    let scheduler = world.schedule(impatient()).await;
+    world.until_n_bound(sizes.len()).await;
+    scheduler.stopped().await;
+    verify::all_is_well(&world, sizes.len()).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn groups_whose_room_never_comes_do_not_starve_single_pods() {
     let world = World::start().await;

@@ -287,6 +287,23 @@ async fn a_disk_that_was_full_or_read_only_for_a_time_refused_all_writes_until_a
     }
 }
 
+/// The second of two that were written together, with a version that is the next one again.
+#[tokio::test]
+async fn a_refused_write_does_not_come_back_behind_a_later_one() {
+    for seed in 0..100 {
+        let mut checked = Checked::new(seed, 1 << 20);
+        let create = |name| write(&checked.store, Change::Create, pod(name, ""));
+        checked.disk.fail(&[Operation::Sync], 100);
+        let (a, b) = futures::join!(create("a"), create("b"));
+        assert!(a.is_err() && b.is_err());
+        checked.disk.fail(&[], 0);
+        create("c").await.unwrap();
+        checked.store.close();
+        checked.reopen();
+        assert_eq!(state(&checked.store), [("c".to_owned(), 101)], "seed {seed}");
+    }
+}
+
 #[tokio::test]
 async fn a_system_that_stops_after_failures_of_its_disk_loses_no_acknowledged_write() {
     let mut n_refused = 0;

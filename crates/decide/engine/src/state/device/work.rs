@@ -1,4 +1,4 @@
-//! The budget of the work for devices. It counts steps and has no clock.
+//! The budget of the work for devices and for places of groups. It counts steps and has no clock.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -10,12 +10,13 @@ use rustc_hash::FxHashMap;
 
 use crate::state::interned::intern::Symbol;
 
-/// What searches for devices may still take, in steps: each look at a device and each result of a selector that is looked up is one,
+/// What searches for devices, and for places of groups, may still take, in steps: each look at a device and each result of a selector that is looked up is one,
 /// and takes some ten nanoseconds; a unit of the cost of an expression is five.
 ///
 /// There is one budget for all that a command, a page or a scheduling attempt asks, on whatever node. Copies share it, those in
 /// copies of a cluster included. By default it has no limit. A decision that finds nothing left treats the remaining nodes as
-/// infeasible, says so in its message, and is [cut](DeviceWork::is_cut).
+/// infeasible, says so in its message, and is [cut](DeviceWork::is_cut). The search for places of a group goes on as far as a first
+/// placement of all members takes.
 #[derive(Clone, Debug)]
 pub struct DeviceWork(Arc<Budgets>);
 
@@ -149,7 +150,7 @@ impl DeviceWork {
         Meter { work: None, began: left, left: Cell::new(left) }
     }
 
-    fn spend(&self, steps: u64) {
+    pub(crate) fn spend(&self, steps: u64) {
         self.0.n_spent.fetch_add(steps, Ordering::Relaxed);
         for left in [&self.0.total, &self.0.decision] {
             let spend = |left: u64| Some(left.saturating_sub(steps));

@@ -147,6 +147,50 @@ async fn a_pod_is_scheduled_beside_one_with_many_selector_keys() {
     assert_waits_little(&up, [attack], probe).await;
 }
 
+/// The pods of a group, all different: that a zone has a node less than they need shows only after all arrangements of them.
+fn group(i: usize) -> impl Iterator<Item = Value> {
+    let name = format!("group-{i}");
+    (0..11).map(move |at| {
+        let mut member = pod(&format!("{name}-{at}"));
+        member["metadata"]["labels"] = json!({"group": name});
+        member["metadata"]["annotations"] = json!({
+            "scheduling.berth.dev/group": name, "scheduling.berth.dev/group-min": "11",
+            "scheduling.berth.dev/group-required-topology": "topology.kubernetes.io/zone",
+        });
+        let requests = json!({"cpu": format!("{}m", 100 + at + i)});
+        member["spec"]["containers"][0]["resources"] = json!({"requests": requests});
+        let selector = json!({"matchLabels": {"group": name}});
+        let term = json!({"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"});
+        let apart = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+        member["spec"]["affinity"] = json!({"podAntiAffinity": apart});
+        member
+    })
+}
+
+#[tokio::test]
+async fn a_pod_is_scheduled_beside_groups_whose_searches_are_long() {
+    let directory = TempDir::new("attack-groups");
+    let up = Berth::start(&directory, "up", &["up", "--nodes", "40", "--zones", "4"]);
+    let kubeconfig = up.line_after("export KUBECONFIG=");
+    let admin = connect(kubeconfig.as_ref()).await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let n = Cell::new(0);
+    let probe = async || {
+        let name = format!("small-{}", n.replace(n.get() + 1));
+        create(&admin, pods, pod(&name)).await;
+        decided(&admin, &name).await;
+    };
+    let attack = async {
+        for member in (0..10).flat_map(group) {
+            create(&admin, pods, member).await;
+        }
+        for i in 0..10 {
+            decided(&admin, &format!("group-{i}-0")).await;
+        }
+    };
+    assert_waits_little(&up, [attack], probe).await;
+}
+
 /// An API server with a user who may read config maps, and with as many of them.
 async fn server_with_config_maps(directory: &TempDir, n: usize) -> Server {
     let server = Server::start(directory, "server").await;
