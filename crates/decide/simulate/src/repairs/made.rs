@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use berth_api::object::device::DeviceObject;
-use berth_api::object::{Node, Pod, UNSCHEDULABLE_TAINT};
+use berth_api::object::{Node, Pod};
 use berth_api::read::from_value;
 
 use super::add_node::like;
 use super::change::{Change, Repair};
-use super::commands;
+use super::node::changed_node;
 use super::requests::reduce;
 use crate::simulation::{Devices, Simulation, new_node_name};
 
@@ -60,27 +60,6 @@ impl Simulation {
         slices.iter().for_each(|slice| self.set_device(slice));
         Some(())
     }
-}
-
-pub(super) fn changed_node(node: &Node, changes: &[Change]) -> Node {
-    let mut changed = node.clone();
-    for change in changes {
-        match change {
-            Change::Uncordon { .. } => {
-                changed.spec.unschedulable = false;
-                changed.spec.taints.retain(|t| t.key != UNSCHEDULABLE_TAINT);
-            }
-            Change::RemoveTaint { taint, .. } => {
-                changed.spec.taints.retain(|t| commands::taint_text(t) != *taint);
-            }
-            Change::SetLabel { key, value, .. } => {
-                changed.metadata.labels.insert(key.clone(), value.clone());
-            }
-            Change::RemoveLabel { key, .. } => _ = changed.metadata.labels.remove(key),
-            _ => {}
-        }
-    }
-    changed
 }
 
 pub(super) fn changed_pod(pod: &Pod, repair: &Repair) -> Option<Pod> {

@@ -14,7 +14,6 @@ use berth_rules::{NodeRequirement, NodeTerm, Requirement, TaintEffect};
 
 use super::change::{Change, Repair};
 use super::commands;
-use super::made::changed_node;
 use super::trial::{Problem, Trial};
 
 /// The highest cost of a change of labels that is looked for.
@@ -302,6 +301,27 @@ impl Labels<'_, '_> {
         self.trial.cluster.set_node(site.node);
         fits
     }
+}
+
+pub(super) fn changed_node(node: &Node, changes: &[Change]) -> Node {
+    let mut changed = node.clone();
+    for change in changes {
+        match change {
+            Change::Uncordon { .. } => {
+                changed.spec.unschedulable = false;
+                changed.spec.taints.retain(|t| t.key != UNSCHEDULABLE_TAINT);
+            }
+            Change::RemoveTaint { taint, .. } => {
+                changed.spec.taints.retain(|t| commands::taint_text(t) != *taint);
+            }
+            Change::SetLabel { key, value, .. } => {
+                changed.metadata.labels.insert(key.clone(), value.clone());
+            }
+            Change::RemoveLabel { key, .. } => _ = changed.metadata.labels.remove(key),
+            _ => {}
+        }
+    }
+    changed
 }
 
 /// Whether a label may be set: labels that say what a node is are set only where a topology label is missing.

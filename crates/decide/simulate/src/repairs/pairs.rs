@@ -7,7 +7,7 @@ use berth_api::syntax::annotations::AFFINITY_ANNOTATION;
 use berth_engine::Verdict;
 
 use super::change::{Reach, Repair};
-use super::made::changed_node;
+use super::node::changed_node;
 use super::trial::{Problem, Trial};
 use crate::simulation::SimulatedPod;
 

@@ -223,6 +223,22 @@ fn quotas_counted_a_pod_that_no_kubelet_ends_for_ever() {
     assert!(after.pod("default", "web-2").is_some_and(|pod| pod.is_unadmitted(UnadmittedState::NotCreated)));
 }
 
+/// Seed 11600070: the rollout of the DaemonSet deletes its pod of the earlier template there.
+#[test]
+fn quotas_counted_a_daemon_pod_that_no_kubelet_ends_for_ever() {
+    let set = workload("DaemonSet", "", PLAIN).replace("replicas: 3, ", "");
+    let before = nodes(3) + &quota("spec: {hard: {pods: 1}}") + &set;
+    let key = "kubernetes.io/hostname".to_owned();
+    let lose = Change::LoseContact { key, value: "n1".to_owned(), seconds: None };
+    let mut what_if = changed(&before, &Change::Uncordon("n1".to_owned())).0;
+    let new = set.replace("image: i", "image: new");
+    let read = what_if.overlay(|inventory| inventory.read(new.as_bytes(), "new"));
+    read.expect("valid").expect("well-formed");
+    what_if.apply(&lose).expect("the node exists");
+    let after = what_if.run(|_, _| ()).expect("valid").simulation;
+    assert_eq!(after.pods().iter().filter_map(|pod| pod.node()).collect::<Vec<_>>(), ["n1", "n2"]);
+}
+
 #[test]
 fn a_stateful_set_creates_evicted_pods_again_in_order() {
     let before = nodes(3) + &workload("StatefulSet", "", ONE_PER_NODE);

@@ -62,7 +62,9 @@ impl Steps<'_> {
         let is_named = matches!(owner, Some("StatefulSet" | "DaemonSet"));
         let is_replaced = owner.is_some() && !is_named;
         if is_unreachable && is_named {
-            self.simulation.pods[position].pod.metadata.deletion_timestamp.get_or_insert(self.now);
+            let pod = &mut self.simulation.pods[position].pod;
+            pod.metadata.deletion_timestamp.get_or_insert(self.now);
+            self.simulation.creation.expire(pod);
         }
         is_unreachable && !is_replaced
     }
