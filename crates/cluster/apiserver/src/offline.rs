@@ -225,7 +225,7 @@ mod tests {
         check(
             ["v1", "Node"],
             json!({"spec": {"taints": [{"key": "a", "effect": "Foo"}]}}),
-            &["spec.taints[0].effect: Unsupported value"],
+            &["metadata.taints[0].effect: Unsupported value"],
         );
         check(["example.com/v1", "Thing"], json!({"metadata": {"name": "A"}}), &[]);
     }

@@ -14,11 +14,14 @@ impl Issue {
 
     /// The message as cel-go prints it, with the line and a mark below the column.
     fn show(&self, text: &str) -> String {
+        let message = &self.message;
+        if text.is_empty() {
+            return format!("ERROR: <input>:1:0: {message}");
+        }
         let before = text.get(..self.offset).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
         let snippet = text.split('\n').nth(line - 1).unwrap_or_default().replace('\t', " ");
-        let message = &self.message;
         format!("ERROR: <input>:{line}:{}: {message}\n | {snippet}\n | {}^", column + 1, ".".repeat(column))
     }
 }

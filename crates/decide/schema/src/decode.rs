@@ -59,9 +59,24 @@ impl DecodeError {
         DecodeError::WrongType { found, owner, field: format!(".{embedded}{name}{field}"), expected, kind }
     }
 
+    /// Versions of a kind share types, which are those of an older one.
+    fn in_version(mut self, api_version: &str) -> DecodeError {
+        if let DecodeError::WrongType { expected, .. } = &mut self
+            && let Some((shared, name)) = expected.split_once('.')
+            && matches!(shared, "v1alpha2" | "v1beta2")
+        {
+            *expected = format!("{}.{name}", api_version.rsplit('/').next().unwrap_or_default());
+        }
+        self
+    }
+
     /// In the words of Go's converter, by which kube-apiserver reads the results of strategic merge patches.
     pub fn of_converter(&self) -> String {
-        let DecodeError::WrongType { found, expected, kind, .. } = self else { return self.to_string() };
+        let DecodeError::WrongType { found, expected, kind, .. } = self else {
+            let why = self.to_string();
+            let is_of_bytes = why.starts_with("illegal base64");
+            return if is_of_bytes { format!("error decoding from json: {why}") } else { why };
+        };
         let found_kind = match found.as_str() {
             "array" => "slice",
             "object" => "map",
@@ -92,8 +107,10 @@ impl DecodeError {
 /// A value does not have the type that the API defines.
 pub fn decode(ty: &Type, object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let mut reader = Reader::default();
-    reader.value(ty, object, &Path::Root)?;
-    Ok(reader.unknown)
+    match reader.value(ty, object, &Path::Root) {
+        Ok(()) => Ok(reader.unknown),
+        Err(error) => Err(error.in_version(object["apiVersion"].as_str().unwrap_or_default())),
+    }
 }
 
 /// Drops what the type of a custom resource does not know, and returns it as paths. Values of other types than the
@@ -292,6 +309,10 @@ fn read_scalar(scalar: Scalar, value: &mut Value) -> Result<(), Wrong> {
 fn check_base64(text: &str) -> Result<(), Wrong> {
     let Err(error) = base64::engine::general_purpose::STANDARD.decode(text.as_bytes()) else { return Ok(()) };
     let at = match error {
+        // What follows the padding is wrong, not the padding.
+        base64::DecodeError::InvalidByte(at, b'=') if at % 4 >= 2 => {
+            at + text.as_bytes()[at..].iter().take_while(|byte| **byte == b'=').count().min(4 - at % 4)
+        }
         base64::DecodeError::InvalidByte(at, _) => at,
         base64::DecodeError::InvalidLastSymbol { offset, .. } => offset,
         base64::DecodeError::InvalidLength(length) => length - length % 4,
@@ -319,11 +340,16 @@ fn canonical_quantity(value: &mut Value) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Go writes it as null.
+const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
+
 fn canonical_time(value: &mut Value, micro: bool) -> Result<(), Wrong> {
     let text = value.as_str().unwrap_or_default();
     let time = go_time::parse(text, micro).map_err(Wrong::Form)?;
     let canonical = if micro { rfc3339_micros(time) } else { rfc3339(time) };
-    if canonical != text {
+    if canonical == ZERO_TIME {
+        *value = Value::Null;
+    } else if canonical != text {
         *value = Value::String(canonical);
     }
     Ok(())

@@ -234,6 +234,13 @@ fn page(
         return Err(Status::invalid_options("ListOptions", vec![cause]));
     }
     let current = api.store.revision();
+    if !query.get("continue").is_empty() && !query.get("resourceVersionMatch").is_empty() {
+        let why = "resourceVersionMatch is forbidden when continue is provided";
+        return Err(Status::invalid_options(
+            "ListOptions",
+            vec![Cause::forbidden("resourceVersionMatch", why)],
+        ));
+    }
     let token = match query.get("continue") {
         "" => None,
         token => Some(Continue::decode(token, info)?),

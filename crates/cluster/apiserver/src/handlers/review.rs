@@ -13,6 +13,7 @@ use super::options::WriteOptions;
 use super::reply::Reply;
 use crate::authn::API_AUDIENCE;
 use crate::request::{ApiRequest, ApiResult, Attributes, Cause, Status, User};
+use crate::strategy::now;
 
 /// Makes the status of a review from its content.
 type Review = fn(&Api, &ApiRequest, &mut Value) -> ApiResult<Value>;
@@ -36,6 +37,12 @@ pub fn review(api: &Api, request: &ApiRequest, warnings: &mut Vec<String>) -> Ap
     let (_, status_of) =
         REVIEWS.iter().find(|(of, _)| std::ptr::eq(*of, resource)).ok_or_else(Status::method_not_allowed)?;
     review["status"] = status_of(api, request, &mut review["spec"])?;
+    if *resource == SELF_SUBJECT_REVIEWS
+        && let Some(fields) = review.as_object_mut()
+    {
+        fields.shift_remove("spec");
+        fields.insert("metadata".to_owned(), json!({"creationTimestamp": now()}));
+    }
     Ok(Reply::value(StatusCode::CREATED, &review))
 }
 

@@ -121,15 +121,14 @@ fn check_options(query: &Query, send_initial: Option<bool>, bookmarks: bool) -> 
             invalid("allowWatchBookmarks", "sendInitialEvents requires setting allowWatchBookmarks")
         }
         (Some(_), "NotOlderThan") | (None, "") => Ok(()),
-        (Some(_), _) => invalid(
-            "resourceVersionMatch",
-            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        ),
-        (None, given) => {
+        (send_initial, given) => {
             let field = "resourceVersionMatch";
-            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            let why = match send_initial {
+                Some(_) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                None => "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            };
             let mut causes = vec![Cause::forbidden(field, why)];
-            if given != "NotOlderThan" {
+            if !matches!(given, "" | "NotOlderThan") {
                 causes.push(Cause::not_supported(field, format!("{given:?}"), "\"NotOlderThan\""));
             }
             Err(Status::invalid_options("ListOptions", causes))

@@ -26,6 +26,8 @@ pub struct Typed {
     pub not_empty: &'static [(&'static str, &'static str)],
     /// JSON pointers to what an update may not change.
     pub immutable: &'static [&'static str],
+    /// Whether they are looked at before the rest of the object.
+    pub is_fixed_first: bool,
     pub name_problems: fn(&str) -> Vec<String>,
     /// Sets defaults that depend on other fields.
     pub complete: fn(&mut Value),
@@ -51,6 +53,7 @@ impl Typed {
             not_required: &[],
             not_empty: &[],
             immutable: &[],
+            is_fixed_first: false,
             name_problems: syntax::dns_subdomain,
             complete: |_| {},
             check: |_, _| {},
@@ -104,6 +107,10 @@ impl Strategy for Typed {
     fn warnings(&self, _value: &Value) -> Vec<String> {
         let warning = format!("this API server stores {} and does not evaluate them", self.resource.plural);
         (!self.is_evaluated).then_some(warning).into_iter().collect()
+    }
+
+    fn validates_change_first(&self) -> bool {
+        self.is_fixed_first
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {

@@ -53,7 +53,7 @@ async fn requests_of_a_claim_are_defaulted_and_validated() {
     let nested_loops = format!("{}true{}", "device.attributes.all(a, ".repeat(4), ")".repeat(4));
     for (devices, expected) in [
         (json!({"requests": [{"name": "a"}]}), format!("{path}: Required value: exactly one of `exactly` or")),
-        (json!({"requests": [gpu("a"), gpu("a")]}), "spec.devices.requests[1]: Duplicate value: \"a\"".to_owned()),
+        (json!({"requests": [gpu("a"), gpu("a")]}), "spec.devices.requests[1]: Duplicate value: {\"name\":\"a\",\"exactly\":{\"deviceClassName\":\"gpu\"".to_owned()),
         (json!({"requests": [gpu("A")]}), format!("{path}.name: Invalid value: \"A\": a lowercase RFC 1123 label")),
         (exactly(json!({"deviceClassName": ""})), format!("{path}.exactly.deviceClassName: Required value")),
         (exactly(json!({"count": -1})), format!("{path}.exactly.count: Invalid value: -1: must be greater than zero")),

@@ -137,7 +137,7 @@ fn is_printable(c: char) -> bool {
 }
 
 /// A string as Go's JSON encoder prints it, which also escapes what HTML reserves.
-fn go_json(text: &str) -> String {
+pub(crate) fn go_json(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
@@ -264,6 +264,10 @@ impl Errors {
 
     pub fn duplicate(&mut self, path: &Path<'_>, value: &str) {
         self.push(ErrorType::Duplicate, path, Some(BadValue::Text(value)), String::new());
+    }
+
+    pub fn duplicate_json(&mut self, path: &Path<'_>, json: &str) {
+        self.push(ErrorType::Duplicate, path, Some(BadValue::Json(json)), String::new());
     }
 
     pub fn not_found(&mut self, path: &Path<'_>, value: &str, detail: String) {

@@ -205,6 +205,8 @@ fn read(ty: &Type, mut object: Value, ignored: &[&str]) -> Result<Applied, Patch
         fields.retain(|name, _| !taken.contains_key(name));
     }
     let mut own = typed::fields_of(ty, &object);
+    // Also those that are applied as null.
+    own.add(&typed::fields_of(ty, &sent));
     managed::strip(&mut own);
     Ok(Applied { object, sent, own, ignored: taken, malformed })
 }

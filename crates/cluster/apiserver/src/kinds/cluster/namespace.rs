@@ -9,6 +9,17 @@ const SYSTEM: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 pub struct Namespace;
 
+fn refuse_unknown(path: &str, finalizer: &Value, causes: &mut Causes) {
+    let name = text(finalizer, "");
+    if !name.contains('/') && name != "kubernetes" {
+        causes.invalid(
+            path,
+            finalizer,
+            "name is neither a standard finalizer name nor is it fully qualified",
+        );
+    }
+}
+
 impl Strategy for Namespace {
     fn default(&self, value: &mut Value) {
         let name = value["metadata"]["name"].clone();
@@ -51,7 +62,9 @@ impl Strategy for Namespace {
     fn validate_subresource(&self, _context: &Context<'_>, new: &Value, _old: &Value, causes: &mut Causes) {
         for (i, finalizer) in items(&new["spec"], "finalizers").iter().enumerate() {
             let problems = syntax::label_key(text(finalizer, ""));
-            causes.problems(&format!("spec.finalizers[{i}]"), finalizer, problems);
+            let path = format!("spec.finalizers[{i}]");
+            causes.problems(&path, finalizer, problems);
+            refuse_unknown(&path, finalizer, causes);
         }
     }
 
@@ -61,12 +74,8 @@ impl Strategy for Namespace {
 
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         for finalizer in items(&value["spec"], "finalizers") {
-            let name = text(finalizer, "");
-            causes.problems("spec.finalizers", finalizer, syntax::label_key(name));
-            if !name.contains('/') && name != "kubernetes" {
-                let why = "name is neither a standard finalizer name nor is it fully qualified";
-                causes.invalid("spec.finalizers", finalizer, why);
-            }
+            causes.problems("spec.finalizers", finalizer, syntax::label_key(text(finalizer, "")));
+            refuse_unknown("spec.finalizers", finalizer, causes);
         }
     }
 

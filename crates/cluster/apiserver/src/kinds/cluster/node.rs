@@ -181,7 +181,11 @@ fn validate_taints(taints: &[Value], causes: &mut Causes) {
     }
     for i in repeated(taints.iter().map(|taint| (text(taint, "/key"), text(taint, "/effect")))) {
         let message = "taints must be unique by key and effect pair";
-        causes.duplicate_because(&format!("metadata.taints[{i}]"), &taints[i], message);
+        let [key, value, effect, time] =
+            ["key", "value", "effect", "timeAdded"].map(|field| taints[i][field].clone());
+        let value = if value.is_null() { json!("") } else { value };
+        let shown = json!({"Key": key, "Value": value, "Effect": effect, "TimeAdded": time});
+        causes.duplicate_because(&format!("metadata.taints[{i}]"), &shown, message);
     }
 }
 

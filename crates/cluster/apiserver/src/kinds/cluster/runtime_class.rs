@@ -7,7 +7,7 @@ use berth_schema::resource::RUNTIME_CLASSES;
 use crate::kinds::prelude::*;
 
 pub static RUNTIME_CLASS: Typed =
-    Typed { immutable: &["/handler"], check: validate, ..Typed::new(&RUNTIME_CLASSES) };
+    Typed { immutable: &["/handler"], is_fixed_first: true, check: validate, ..Typed::new(&RUNTIME_CLASSES) };
 
 fn validate(class: &Value, causes: &mut Causes) {
     match from_value(class) {

@@ -73,7 +73,14 @@ fn validate_amounts(path: &str, amounts: &Value, causes: &mut Causes) {
 
 pub struct ResourceQuota;
 
-static TYPED: Typed = Typed::new(&RESOURCE_QUOTAS);
+/// What is wrong with them is said below.
+static TYPED: Typed = Typed {
+    not_required: &[
+        ("ScopedResourceSelectorRequirement", "operator"),
+        ("ScopedResourceSelectorRequirement", "scopeName"),
+    ],
+    ..Typed::new(&RESOURCE_QUOTAS)
+};
 
 impl Strategy for ResourceQuota {
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
@@ -86,7 +93,8 @@ impl Strategy for ResourceQuota {
         let path = "spec.scopeSelector.matchExpressions";
         for expression in expressions {
             let (scope, operator) = (text(expression, "/scopeName"), text(expression, "/operator"));
-            let name = (format!("{path}.scopeName"), &expression["scopeName"]);
+            let shown_name = scope.into();
+            let name = (format!("{path}.scopeName"), &shown_name);
             validate_scopes(spec, &[scope], path, Some(name), &spec["scopeSelector"], causes);
             if SCOPES.contains(&scope)
                 && !matches!(scope, "PriorityClass" | "VolumeAttributesClass")
@@ -114,7 +122,7 @@ impl Strategy for ResourceQuota {
                 "Exists" | "DoesNotExist" => {}
                 _ => {
                     let why = "not a valid selector operator";
-                    causes.invalid(&format!("{path}.operator"), &expression["operator"], why);
+                    causes.invalid(&format!("{path}.operator"), &operator.into(), why);
                 }
             }
         }

@@ -105,11 +105,26 @@ impl Strategy for CustomResourceDefinition {
         let names = || items(&new["spec"], "versions").iter().map(|version| &version["name"]);
         for stored in items(&old["status"], "storedVersions") {
             if !names().any(|name| name == stored) {
-                let field = "status.storedVersions";
-                causes.invalid(
-                    field,
-                    stored,
-                    "missing from spec.versions; objects are stored in this version",
+                let i = items(&old["status"], "storedVersions").iter().position(|of| of == stored);
+                let version = text(stored, "");
+                let why = format!(
+                    "missing from spec.versions; {version} was previously a storage version, and must remain in spec.versions until \
+                     a storage migration ensures no data remains persisted in {version} and removes {version} from \
+                     status.storedVersions"
+                );
+                causes.invalid(&format!("status.storedVersions[{}]", i.unwrap_or_default()), stored, &why);
+            }
+        }
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
+        let names = &new["status"]["acceptedNames"];
+        for (field, shown) in [("plural", &names["plural"]), ("singular", &names["singular"])] {
+            if let Some(name) = shown.as_str().filter(|name| !name.is_empty()) {
+                causes.problems(
+                    &format!("status.acceptedNames.{field}"),
+                    shown,
+                    syntax::dns_1035_label(name),
                 );
             }
         }

@@ -161,6 +161,7 @@ pub static CLASS_STRATEGY: Typed = Typed {
         ),
     ],
     immutable: &["/spec/controller"],
+    is_fixed_first: true,
     ..Typed::new(&INGRESS_CLASSES)
 };
 

@@ -353,6 +353,14 @@ fn validate_mounts(container: &Value, volumes: &HashMap<&str, &Value>, path: &st
         if !no_backsteps(at).is_empty() {
             causes.invalid(&format!("{own}.devicePath"), &at.into(), "can not contain backsteps ('..')");
         }
+        for (field, key, what) in [
+            ("name", "name", "must not already exist in volumeMounts"),
+            ("devicePath", "mountPath", "must not already exist as a path in volumeMounts"),
+        ] {
+            if mounts.iter().any(|mount| mount[key] == device[field]) {
+                causes.invalid(&format!("{own}.{field}"), &device[field], what);
+            }
+        }
     }
 }
 

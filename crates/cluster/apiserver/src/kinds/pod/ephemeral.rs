@@ -57,6 +57,8 @@ pub fn validate(new: &Value, old: &Value, causes: &mut Causes) {
         if text(container, "/image").trim() != text(container, "/image") {
             let why = "must not have leading or trailing whitespace";
             causes.invalid(&format!("{path}.image"), &container["image"], why);
+        } else if text(container, "/image").is_empty() {
+            causes.required(&format!("{path}.image"), "");
         }
         match name {
             "" => causes.required(&format!("{path}.name"), ""),

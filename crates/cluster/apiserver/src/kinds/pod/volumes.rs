@@ -91,7 +91,7 @@ const SOURCES: &[Member] = &[
         &[("defaultMode", &[MODE]), ("defaultUser", &[ID]), ("", &[Check(downward_files)])],
     ),
     ("fc", "fc", &[("", &[Check(fibre_channel)])]),
-    ("flexVolume", "flexVolume", &[("driver", &[REQUIRED])]),
+    ("flexVolume", "flexVolume", &[("driver", &[REQUIRED]), ("options", &[Check(flex_options)])]),
     ("configMap", "configMap", FILES),
     ("azureFile", "azureFile", &[("secretName", &[REQUIRED]), ("shareName", &[REQUIRED])]),
     ("vsphereVolume", "vsphereVolume", &[("volumePath", &[REQUIRED])]),
@@ -148,6 +148,20 @@ pub fn validate<'v>(spec: &'v Value, path: &str, causes: &mut Causes) -> HashMap
         }
     }
     valid
+}
+
+/// Names of options in the namespaces of Kubernetes are its own.
+fn flex_options(options: &Value, path: &str, causes: &mut Causes) {
+    let mut names: Vec<&String> = options.as_object().into_iter().flatten().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    for name in names {
+        let namespace =
+            format!(".{}", name.split_once('/').map_or(name.as_str(), |(of, _)| of).to_lowercase());
+        if [".kubernetes.io", ".k8s.io"].iter().any(|reserved| namespace.ends_with(reserved)) {
+            let why = "kubernetes.io and k8s.io namespaces are reserved";
+            causes.invalid(&format!("{path}[{name}]"), &name.as_str().into(), why);
+        }
+    }
 }
 
 fn size_limit(limit: &Value, path: &str, causes: &mut Causes) {

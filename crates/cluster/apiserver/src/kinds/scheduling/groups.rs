@@ -82,7 +82,10 @@ const COMPOSITE_TEMPLATE: Fields = &[
 const SEGMENT: &[Rule] = &[REQUIRED, Name(syntax::path_segment)];
 const WORKLOAD_SPEC: Fields = &[
     ("", &[Check(one_list)]),
-    ("controllerRef", &[Object(&[("apiGroup", CLASS), ("kind", SEGMENT), ("name", SEGMENT)])]),
+    (
+        "controllerRef",
+        &[Object(&[("apiGroup", &[Name(syntax::declared_subdomain)]), ("kind", SEGMENT), ("name", SEGMENT)])],
+    ),
     (TEMPLATES, &[Check(|list, path, causes| templates(list, path, TEMPLATE, causes))]),
     (COMPOSITES, &[Check(|list, path, causes| templates(list, path, COMPOSITE_TEMPLATE, causes))]),
 ];
@@ -329,12 +332,12 @@ impl Strategy for Group {
         }
     }
 
-    /// A change that leaves out the priority keeps it, as the plugin `Priority` does.
+    /// In 1.36, a change that leaves out the priority keeps it, as the plugin `Priority` does.
     fn prepare_update(&self, context: &Context<'_>, new: &mut Value, old: &Value) {
         if context.subresource.is_empty() {
             self.default(new);
             let (priority, spec) = (&old["spec"]["priority"], new["spec"].as_object_mut());
-            if let Some(spec) = spec.filter(|_| !priority.is_null()) {
+            if let Some(spec) = spec.filter(|_| !priority.is_null() && is_old(context)) {
                 default(spec, "priority", priority.clone());
             }
             self.complete(context, new, old);

@@ -9,6 +9,7 @@ mod workload;
 
 use berth_schema::resource::*;
 
+pub use self::device::names::validate_declared_driver;
 pub use self::groups::{CONSTRAINTS, DISRUPTION, claims};
 use crate::kinds::kind::{NoRules, kinds};
 use crate::kinds::prelude::*;

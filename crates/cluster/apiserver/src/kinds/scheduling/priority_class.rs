@@ -54,6 +54,10 @@ impl Strategy for PriorityClass {
         }
     }
 
+    fn validated_if_new(&self) -> &'static [&'static str] {
+        &["preemptionPolicy", "value"]
+    }
+
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {
         if new["value"] != old["value"] {
             causes.forbidden("value", "may not be changed in an update.");

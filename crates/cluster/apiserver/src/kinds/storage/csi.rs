@@ -6,6 +6,7 @@ use berth_api::syntax;
 
 use super::volume::{CLASS, validate_driver_name};
 use crate::kinds::prelude::*;
+use crate::kinds::scheduling::validate_declared_driver;
 use crate::strategy::metadata::count_generation;
 
 /// How long the name of a node may be that a driver gives it.
@@ -174,7 +175,8 @@ impl Strategy for VolumeAttachment {
         }
         let node = text(spec, "/nodeName");
         causes.problems("spec.nodeName", &node.into(), syntax::dns_subdomain(node));
-        validate_driver_name("spec.attacher", &spec["attacher"], causes);
+        causes.not_empty("spec.attacher", &spec["attacher"]);
+        validate_declared_driver("spec.attacher", &spec["attacher"], causes);
     }
 
     fn validate_update(&self, _context: &Context<'_>, new: &Value, old: &Value, causes: &mut Causes) {

@@ -79,9 +79,14 @@ impl Strategy for PersistentVolume {
             causes.required("spec.capacity", "");
         }
         if capacity.len() > 1 || !capacity.contains_key(STORAGE) {
-            causes.not_supported("spec.capacity", &spec["capacity"], &[STORAGE]);
+            let capacity = Value::Object(capacity.clone());
+            causes.not_supported("spec.capacity", &capacity, &[STORAGE]);
         }
         for (name, amount) in capacity {
+            if let Some(amount) = quantity(amount).filter(|amount| amount.is_negative()) {
+                let why = "must be a valid resource quantity";
+                causes.invalid(&format!("spec.capacity[{name}]"), &amount.units().into(), why);
+            }
             volume_claim::validate_amount(&format!("spec.capacity[{name}]"), amount, causes);
         }
         let policy = &spec["persistentVolumeReclaimPolicy"];

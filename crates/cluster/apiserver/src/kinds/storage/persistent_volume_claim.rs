@@ -158,6 +158,11 @@ fn unify_sources(value: &mut Value, old: &Value) {
     if old["spec"]["dataSource"].is_null() && given(spec, "dataSource").is_some_and(|of| !is_of_claims(&of)) {
         spec.remove("dataSource");
     }
+    // A source in another namespace needs the gate CrossNamespaceVolumeDataSource, which is off.
+    let is_elsewhere = spec.get("dataSourceRef").is_some_and(|of| !is_empty(&of["namespace"]));
+    if is_elsewhere && is_empty(&old["spec"]["dataSourceRef"]["namespace"]) {
+        spec.remove("dataSourceRef");
+    }
     match (given(spec, "dataSource"), given(spec, "dataSourceRef")) {
         (Some(source), None) => drop(spec.insert("dataSourceRef".to_owned(), source)),
         (None, Some(mut reference)) if is_empty(&reference["namespace"]) => {

@@ -51,6 +51,11 @@ impl Strategy for Autoscaler {
     fn validate(&self, _context: &Context<'_>, value: &Value, causes: &mut Causes) {
         apply(&value["spec"], "spec", SPEC, causes);
     }
+
+    fn validate_status(&self, new: &Value, _old: &Value, causes: &mut Causes) {
+        let counts: Fields = &[("currentReplicas", &[NOT_NEGATIVE]), ("desiredReplicas", &[NOT_NEGATIVE])];
+        apply(&new["status"], "status", counts, causes);
+    }
 }
 
 const REFERENCE: Fields =

@@ -45,6 +45,10 @@ impl Strategy for CronJob {
             if zone.is_empty() {
                 let why = "timeZone must be nil or non-empty string";
                 causes.invalid("spec.timeZone", &spec["timeZone"], why);
+            } else if zone.eq_ignore_ascii_case("local") {
+                let why =
+                    "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+                causes.invalid("spec.timeZone", &spec["timeZone"], why);
             } else if time_zone(zone).is_none() {
                 let why = format!("unknown time zone {zone}");
                 causes.invalid("spec.timeZone", &spec["timeZone"], &why);

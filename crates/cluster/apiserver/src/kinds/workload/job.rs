@@ -116,6 +116,12 @@ pub fn validate_job(spec: &Value, causes: &mut Causes) {
             needs_indexes(field, causes);
         }
     }
+    let manager = &spec["managedBy"];
+    if manager.as_str().is_some_and(|name| name.split('/').count() != 2 || name.split('/').any(str::is_empty))
+    {
+        let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        causes.invalid("spec.managedBy", manager, why);
+    }
     let (failure, success) = (&spec["podFailurePolicy"], &spec["successPolicy"]);
     if !failure.is_null() {
         validate_failure_policy(spec, causes);
@@ -123,7 +129,7 @@ pub fn validate_job(spec: &Value, causes: &mut Causes) {
     match (success.is_null(), indexed) {
         (true, _) => {}
         (false, false) => needs_indexes("successPolicy", causes),
-        (false, true) => validate_success_policy(success, causes),
+        (false, true) => validate_success_policy(success, &spec["completions"], causes),
     }
     if !spec["podReplacementPolicy"].is_null() {
         let policies = if failure.is_null() { &["Failed", "TerminatingOrFailed"][..] } else { &["Failed"] };
@@ -207,7 +213,7 @@ fn validate_exit_codes(path: &str, codes: &Value, containers: &HashSet<&str>, ca
     }
 }
 
-fn validate_success_policy(policy: &Value, causes: &mut Causes) {
+fn validate_success_policy(policy: &Value, completions: &Value, causes: &mut Causes) {
     let rules = items(policy, "rules");
     if rules.is_empty() {
         let why = "at least one rules must be specified when the successPolicy is specified";
@@ -221,6 +227,11 @@ fn validate_success_policy(policy: &Value, causes: &mut Causes) {
         if rule["succeededCount"].as_i64().is_some_and(|count| count < 0) {
             let why = "must be greater than or equal to 0";
             causes.invalid(&format!("{path}.succeededCount"), &rule["succeededCount"], why);
+        }
+        let all = completions.as_i64();
+        if let Some((all, _)) = all.zip(rule["succeededCount"].as_i64()).filter(|(all, count)| count > all) {
+            let why = format!("must be less than or equal to {all} (the number of specified completions)");
+            causes.invalid(&format!("{path}.succeededCount"), &rule["succeededCount"], &why);
         }
     }
 }

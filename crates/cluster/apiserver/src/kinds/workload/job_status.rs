@@ -81,7 +81,7 @@ pub fn validate(job: &Value, old: &Value, causes: &mut Causes) {
             "terminating>0 is invalid for finished job",
         );
     }
-    if count(status, "ready") > count(status, "active") {
+    if !status["ready"].is_null() && count(status, "ready") > count(status, "active") {
         causes.invalid("status.ready", &status["ready"], "cannot set more ready pods than active");
     }
     refuse(causes, succeeding && failed, "cannot set SuccessCriteriaMet=True and Failed=true conditions");

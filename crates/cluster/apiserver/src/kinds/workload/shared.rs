@@ -159,13 +159,13 @@ pub fn validate_counts(new: &Value, old: &Value, kind: &str, causes: &mut Causes
     for name in &COUNTS[1..6] {
         if count(name) > count("replicas") {
             let why = "cannot be greater than status.replicas";
-            causes.invalid(&format!("status.{name}"), &status[name], why);
+            causes.invalid(&format!("status.{name}"), &count(name).into(), why);
         }
     }
     if count("availableReplicas") > count("readyReplicas") {
         let of = if kind == "statefulset" { "status." } else { "" };
         let why = format!("cannot be greater than {of}readyReplicas");
-        causes.invalid("status.availableReplicas", &status["availableReplicas"], &why);
+        causes.invalid("status.availableReplicas", &count("availableReplicas").into(), &why);
     }
     let before = old["status"]["collisionCount"].as_i64();
     if before.is_some_and(|before| count("collisionCount") < before) {
@@ -233,8 +233,12 @@ pub fn validate_numbers(spec: &Value, causes: &mut Causes) {
 }
 
 pub fn mismatched(labels: &Value, causes: &mut Causes) {
-    causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
+    let none = json!({});
+    let labels = if labels.is_null() { &none } else { labels };
+    causes.invalid("spec.template.metadata.labels", labels, MISMATCH);
 }
+
+const MISMATCH: &str = "`selector` does not match template `labels`";
 
 /// The label that the generated selector of a Job requires.
 pub const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
@@ -257,21 +261,40 @@ fn validate_generated_selector(job: &Value, causes: &mut Causes) {
     }
 }
 
+/// A label selector with the fields of its expressions in their order.
+fn shown_selector(selector: &Value) -> Value {
+    let mut shown = selector.clone();
+    for expression in items_mut(&mut shown, "matchExpressions") {
+        let fields = ["key", "operator", "values"].map(|name| (name.to_owned(), expression[name].take()));
+        *expression = fields.into_iter().filter(|(_, value)| !value.is_null()).collect();
+    }
+    shown
+}
+
 fn validate_selector(spec: &Value, kind: &str, causes: &mut Causes) {
     let template_labels = &spec["template"]["metadata"]["labels"];
     let raw = &spec["selector"];
     if raw.is_null() {
-        if kind != "daemonset" {
-            causes.required("spec.selector", "");
+        match kind {
+            "daemonset" => causes.invalid("spec.template.metadata.labels", template_labels, MISMATCH),
+            _ => {
+                causes.required("spec.selector", "");
+                mismatched(template_labels, causes);
+            }
         }
-        mismatched(template_labels, causes);
         return;
     }
     let n_earlier = causes.0.len();
     validate_label_selector("spec.selector", raw, causes);
     if causes.0.len() > n_earlier {
-        if !matches!(kind, "daemonset" | "job") {
-            causes.invalid("spec.selector", raw, "invalid label selector");
+        let shown = shown_selector(raw);
+        match kind {
+            "daemonset" | "job" => {}
+            "statefulset" => {
+                let message = format!("Invalid value: {shown}");
+                causes.push(CauseType::FieldValueInvalid, "spec.selector", message);
+            }
+            _ => causes.invalid("spec.selector", &shown, "invalid label selector"),
         }
         return;
     }
@@ -282,7 +305,10 @@ fn validate_selector(spec: &Value, kind: &str, causes: &mut Causes) {
         }
         Some(Ok(selector)) => {
             if !selector.matches(|key| template_labels[key].as_str()) {
-                mismatched(template_labels, causes);
+                match kind {
+                    "daemonset" => causes.invalid("spec.template.metadata.labels", template_labels, MISMATCH),
+                    _ => mismatched(template_labels, causes),
+                }
             }
         }
         Some(Err(why)) => causes.invalid("spec.selector", raw, &why),

@@ -23,6 +23,20 @@ fn applying_creates_owns_and_removes() {
 }
 
 #[test]
+fn fields_that_are_applied_as_null_had_no_manager() {
+    let mut object = deployment();
+    let template = json!({"spec": {"nodeSelector": null, "containers": [{"name": "c", "env": null}]}});
+    object
+        .apply("a", json!({"metadata": {"labels": null}, "spec": {"replicas": null, "template": template}}));
+    object.managers(json!({"a Apply": {
+        "f:metadata": {"f:labels": {}},
+        "f:spec": {"f:replicas": {}, "f:template": {"f:spec": {
+            "f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:env": {}, "f:name": {}}}, "f:nodeSelector": {},
+        }}},
+    }}));
+}
+
+#[test]
 fn defaults_have_no_manager_and_stay() {
     let mut object = deployment();
     object.apply("a", json!({"spec": {"replicas": 3, "strategy": {"type": "RollingUpdate"}}}));

@@ -80,6 +80,10 @@ impl Strategy for Claim {
         }
     }
 
+    fn validates_change_first(&self) -> bool {
+        *self.typed.resource == RESOURCE_CLAIM_TEMPLATES
+    }
+
     fn validate(&self, context: &Context<'_>, value: &Value, causes: &mut Causes) {
         self.typed.validate(context, value, causes);
     }

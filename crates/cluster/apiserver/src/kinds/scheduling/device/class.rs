@@ -10,6 +10,7 @@ use crate::kinds::prelude::*;
 pub static CLASS: Typed = Typed {
     check: |class, causes| validate_spec(&class["spec"], causes),
     not_required: &[("CELDeviceSelector", "expression")],
+    name_problems: syntax::declared_subdomain,
     ..Typed::new(&DEVICE_CLASSES)
 };
 

@@ -86,8 +86,7 @@ fn default_count(request: &mut Value) {
 pub fn validate_devices(devices: &Value, path: &str, causes: &mut Causes) {
     let names = RequestNames::of(devices);
     let field = format!("{path}.requests");
-    let requests =
-        limited_set(&devices["requests"], &field, MAX_REQUESTS, |request| &request["name"], causes);
+    let requests = limited_names(&devices["requests"], &field, MAX_REQUESTS, causes);
     for (i, request) in requests.iter().enumerate() {
         validate_request(request, items(devices, "constraints"), &format!("{field}[{i}]"), causes);
     }
@@ -104,6 +103,15 @@ pub fn validate_devices(devices: &Value, path: &str, causes: &mut Causes) {
     }
 }
 
+/// The items of a list, which differ in their names.
+fn limited_names<'v>(list: &'v Value, path: &str, max: usize, causes: &mut Causes) -> &'v [Value] {
+    let list = limited(list, path, max, causes);
+    for i in repeated(list.iter().map(|item| &item["name"])) {
+        causes.duplicate(&format!("{path}[{i}]"), &list[i]);
+    }
+    list
+}
+
 fn validate_request(request: &Value, constraints: &[Value], path: &str, causes: &mut Causes) {
     let request_name = text(request, "/name");
     causes.problems(&format!("{path}.name"), &request_name.into(), syntax::dns_label(request_name));
@@ -116,18 +124,17 @@ fn validate_request(request: &Value, constraints: &[Value], path: &str, causes: 
         }
         (false, true) => {
             let (exactly, path) = (&request["exactly"], format!("{path}.exactly"));
-            validate_choice(exactly, &path, causes);
+            validate_choice(exactly, &path, syntax::dns_subdomain, causes);
             validate_derived(exactly, constraints, &[request_name], &path, causes);
         }
         (true, false) => {
             let field = format!("{path}.firstAvailable");
-            let alternatives =
-                limited_set(alternatives, &field, MAX_ALTERNATIVES, |choice| &choice["name"], causes);
+            let alternatives = limited_names(alternatives, &field, MAX_ALTERNATIVES, causes);
             for (i, alternative) in alternatives.iter().enumerate() {
                 let field = format!("{field}[{i}]");
                 let name = text(alternative, "/name");
                 causes.problems(&format!("{field}.name"), &name.into(), syntax::dns_label(name));
-                validate_choice(alternative, &field, causes);
+                validate_choice(alternative, &field, syntax::declared_subdomain, causes);
                 let name = format!("{request_name}/{name}");
                 validate_derived(alternative, constraints, &[request_name, &name], &field, causes);
             }
@@ -136,13 +143,8 @@ fn validate_request(request: &Value, constraints: &[Value], path: &str, causes: 
 }
 
 /// An exact request or an alternative.
-fn validate_choice(choice: &Value, path: &str, causes: &mut Causes) {
-    validate_name(
-        &format!("{path}.deviceClassName"),
-        &choice["deviceClassName"],
-        syntax::dns_subdomain,
-        causes,
-    );
+fn validate_choice(choice: &Value, path: &str, class: fn(&str) -> Vec<String>, causes: &mut Causes) {
+    validate_name(&format!("{path}.deviceClassName"), &choice["deviceClassName"], class, causes);
     validate_selectors(&choice["selectors"], &format!("{path}.selectors"), causes);
     let (count, field) = (choice["count"].as_i64().unwrap_or_default(), format!("{path}.count"));
     match text(choice, "/allocationMode") {

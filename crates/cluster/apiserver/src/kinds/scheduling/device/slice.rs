@@ -185,7 +185,7 @@ fn validate_spec(spec: &Value, is_fractional: bool, causes: &mut Causes) {
     let sets = limited_set(&spec["sharedCounters"], path, MAX_COUNTER_SETS, |set| &set["name"], causes);
     for (i, set) in sets.iter().enumerate() {
         let path = format!("{path}[{i}]");
-        validate_name(&format!("{path}.name"), &set["name"], syntax::dns_label, causes);
+        validate_name(&format!("{path}.name"), &set["name"], syntax::short_name, causes);
         validate_counters(&set["counters"], &format!("{path}.counters"), causes);
     }
     validate_partition_type(spec, causes);
