@@ -138,9 +138,10 @@ impl ChangeRequest {
 /// The nodes that a text names: one, those of a pattern such as `worker-*`, or those of labels such as `pool=web,!gpu`, by name.
 fn nodes_of(text: &str, inventory: &Inventory) -> Result<Vec<String>, String> {
     let nodes = inventory.nodes.iter().map(|entry| &entry.object);
-    let mut found: Vec<String> = if text.contains('*') {
+    let is_name = nodes.clone().any(|node| node.metadata.name == text);
+    let mut found: Vec<String> = if text.contains('*') && !is_name {
         nodes.map(|node| &node.metadata.name).filter(|name| matches_pattern(text, name)).cloned().collect()
-    } else if text.contains(['=', '!', ',', '(']) {
+    } else if text.contains(['=', '!', ',', '(']) && !is_name {
         let selector: Selector = text.parse().map_err(|error| format!("{text}: {error}"))?;
         let has = |node: &&Node| {
             selector.matches(|key| node.metadata.labels.get(topology_key(key).as_str()).map(AsRef::as_ref))

@@ -149,6 +149,11 @@ async fn a_what_if_is_applied_and_a_budget_refuses_an_eviction() {
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
         "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}}});
     create(&client, BUDGETS, budget).await;
+    eventually("the budget counts the pods", async || {
+        let budget = get(&client, &format!("{BUDGETS}/web")).await.map_err(|e| e.to_string())?;
+        if budget["status"]["currentHealthy"] == 3 { Ok(()) } else { Err(budget.to_string()) }
+    })
+    .await;
     let (evicted, on) = &pods[0];
     let query = format!("taint=node-1+c-&evict={evicted}&set-label={on}+disk%3Dhdd");
     let report = viewer.stop(viewer.apply(&query, "3 changes will be written").await).await;
