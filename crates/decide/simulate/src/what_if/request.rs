@@ -362,7 +362,7 @@ mod tests {
         ] {
             assert_eq!(drained(nodes).unwrap(), expected, "{nodes}");
         }
-        for nodes in ["db-*", "web-1*1", "pool=db", "=", "pool in web)"] {
+        for nodes in ["db-*", "web-1*1", "pool=db", "=", "pool in (web"] {
             assert!(drained(nodes).unwrap_err().starts_with(nodes), "{nodes}");
         }
     }
